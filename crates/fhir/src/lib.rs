@@ -1,0 +1,19 @@
+//! FHIR R4 as we emit and receive it: JSON, references, Bundle, OperationOutcome, and the check of a resource
+//! against the R4 element table. Pure: no clock, I/O, randomness, environment or logging.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+pub mod json;
+pub mod key;
+
+pub use json::{Json, Object};
+pub use key::ResourceKey;
