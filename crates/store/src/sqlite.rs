@@ -1,1 +1,1 @@
-//! placeholder
+//! The embedded store on SQLite.
