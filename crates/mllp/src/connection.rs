@@ -393,3 +393,6 @@ impl<'c, O: Outlet> Connection<'c, O> {
         drained.await.unwrap_or_default();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,7 +244,6 @@ proptest! {
         (end, on_oversize) in settings(),
     ) {
         let new = || Codec::new(&limits(), end, on_oversize);
-        // The reference reads byte by byte, so that the bound on the buffer holds for it too.
         let singles: Vec<&[u8]> = stream.chunks(1).collect();
         let whole = read(new(), &[&stream]);
         prop_assert_eq!(&read(new(), &singles), &whole);
