@@ -73,6 +73,8 @@ pub struct Claim {
     pub messages: Vec<StoredMessage>,
     /// Whether the subject has more pending messages than `messages` shows.
     pub truncated: bool,
+    /// Claims in a row that were released without result.
+    pub failures: u32,
     /// Whether any message asks for a fold from scratch.
     pub refold: bool,
     /// An attempt of unknown outcome: read its resources before writing.

@@ -10,10 +10,13 @@ use async_trait::async_trait;
 use tokio::sync::futures::Notified;
 
 mod arrival;
+mod audit;
 mod claim;
+mod decide;
 mod error;
 mod lineage;
 pub mod sqlite;
+mod time;
 
 pub use arrival::{Accepted, Arrival, CONTROL_ID_REUSE, Disposition, Identified, RESTAMPED_CONTENT, Verdict};
 pub use claim::{Attempt, AuditEvent, Claim, Lease, Resource, Settlement, StoredMessage};
