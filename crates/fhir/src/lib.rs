@@ -12,8 +12,13 @@
     )
 )]
 
+pub mod date_time;
+pub mod element;
 pub mod json;
 pub mod key;
+pub mod primitive;
 
+pub use element::{Element, ElementTable, ValueSet};
 pub use json::{Json, Object};
 pub use key::ResourceKey;
+pub use primitive::Primitive;
