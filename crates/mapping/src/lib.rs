@@ -12,6 +12,26 @@
     )
 )]
 
+mod code_map;
+mod compile;
+mod condition;
 pub mod contribution;
+mod elements;
+mod fault;
+mod grammar;
+mod identity;
+mod instance;
+mod node;
+mod number;
+mod plan;
+mod primitive;
+mod reader;
+mod rule_file;
+mod sender;
+mod source;
+mod target;
 
 pub use contribution::{Contribution, Register, RegisterPath, Scope, Strength};
+pub use fault::Fault;
+pub use plan::{Plan, RuleFile, RuleOrigin};
+pub use sender::{Context, EncounterFallback, Sender, UnknownTimeZone, Zone};

@@ -1,0 +1,261 @@
+//! The ledger: what became of every valued part of a message (DESIGN §6, "no silent loss").
+//! Not here: its text and JSON (`explain`).
+//! Contract: while mapping, rules leave marks, numbers only; the fate of each leaf is read off the marks when asked
+//! for, so every valued leaf has exactly one fate whatever the rules did.
+
+use std::collections::BTreeMap;
+
+use hl7::{Location, Message, State};
+use smol_str::SmolStr;
+
+use crate::grammar::Placement;
+use crate::issue::IssueCode;
+use crate::plan::{Ignore, Plan, RuleOrigin};
+use crate::source::Source;
+use crate::value::{At, Value, occurrences};
+
+/// What happened at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Mapped,
+    /// Not mapped, for a reason with a code.
+    Dropped(IssueCode),
+    Failed(IssueCode),
+}
+
+/// A trace of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub at: At,
+    pub rule: u32,
+    /// Index of the resource the rule wrote into.
+    pub instance: usize,
+    pub outcome: Outcome,
+}
+
+/// What a mapping leaves behind about the message, without holding it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    structure: usize,
+    /// Sorted by place.
+    marks: Vec<Mark>,
+    placements: Vec<Placement>,
+}
+
+/// What became of a valued leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate<'p> {
+    /// In a resource, by these rules.
+    Mapped(Vec<RuleOrigin<'p>>),
+    /// In the raw message only; with a code where there is a reason.
+    Kept(Option<IssueCode>),
+    /// In the raw message only, by a rule that says why.
+    Ignored {
+        /// The rule's reason.
+        why: &'p str,
+        /// Path of its file, empty for HL7's own delimiters.
+        file: &'p str,
+        /// Its line.
+        line: u32,
+    },
+    /// It should have been mapped but could not.
+    Failed(IssueCode, Vec<RuleOrigin<'p>>),
+}
+
+/// The four fates as a key of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FateKind {
+    /// See [`Fate::Mapped`].
+    Mapped,
+    /// See [`Fate::Kept`].
+    Kept,
+    /// See [`Fate::Ignored`].
+    Ignored,
+    /// See [`Fate::Failed`].
+    Failed,
+}
+
+impl FateKind {
+    /// Lower-case name, as metrics have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Kept => "kept",
+            Self::Ignored => "ignored",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Fate<'_> {
+    /// Which of the four it is.
+    pub fn kind(&self) -> FateKind {
+        match self {
+            Self::Mapped(_) => FateKind::Mapped,
+            Self::Kept(_) => FateKind::Kept,
+            Self::Ignored { .. } => FateKind::Ignored,
+            Self::Failed(..) => FateKind::Failed,
+        }
+    }
+}
+
+/// A valued leaf and its fate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf<'p> {
+    /// Where it stands.
+    pub location: Location,
+    /// What became of it.
+    pub fate: Fate<'p>,
+}
+
+impl Ledger {
+    pub(crate) fn new(structure: usize, mut marks: Vec<Mark>, placements: Vec<Placement>) -> Self {
+        marks.sort_unstable();
+        marks.dedup();
+        Self { structure, marks, placements }
+    }
+
+    pub(crate) fn structure_name(&self, plan: &Plan) -> SmolStr {
+        plan.structures.get(self.structure).map(|structure| structure.name.clone()).unwrap_or_default()
+    }
+
+    /// Every valued leaf of the message in order, each with its fate.
+    pub fn leaves<'p>(&self, message: &Message<'_>, plan: &'p Plan) -> Vec<Leaf<'p>> {
+        let mut out = Vec::new();
+        let numbers = occurrences(message);
+        self.each(message, plan, &mut |at, fate| {
+            let occurrence = usize::try_from(at.segment).ok().and_then(|i| numbers.get(i)).copied().unwrap_or(1);
+            out.push(Leaf { location: at.location(message, occurrence), fate });
+        });
+        out
+    }
+
+    /// Numbers of leaves by segment name and fate, for metrics. Segments without a place in HL7 count as `Z` or `?`.
+    pub fn counts(&self, message: &Message<'_>, plan: &Plan) -> BTreeMap<(SmolStr, FateKind), u64> {
+        let mut counts = BTreeMap::new();
+        self.each(message, plan, &mut |at, fate| {
+            let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
+            let name = message.segments().get(index).map_or("", hl7::Segment::name);
+            // Names of segments the rules do not know come from outside: they must not become labels without bound.
+            let name = match self.placements.get(index) {
+                Some(Placement::Unknown) if name.starts_with('Z') => "Z",
+                Some(Placement::Unknown) | None => "?",
+                Some(_) => name,
+            };
+            let count: &mut u64 = counts.entry((SmolStr::new(name), fate.kind())).or_default();
+            *count = count.saturating_add(1);
+        });
+        counts
+    }
+
+    fn each<'p>(&self, message: &Message<'_>, plan: &'p Plan, found: &mut impl FnMut(At, Fate<'p>)) {
+        for (index, _) in message.segments().iter().enumerate() {
+            let ignores = self.ignores(index, plan);
+            for_each_leaf(message, index, &mut |at| found(at, self.fate(at, message, &ignores, plan)));
+        }
+    }
+
+    /// The `[[ignore]]` rules of the maps bound where the segment stands.
+    fn ignores<'p>(&self, segment: usize, plan: &'p Plan) -> Vec<&'p Ignore> {
+        let Some(Placement::Placed(placed)) = self.placements.get(segment) else { return Vec::new() };
+        let binds = plan.structures.get(self.structure).and_then(|structure| structure.binds.get(placed.slot));
+        let maps = binds.into_iter().flatten().filter_map(|bind| plan.segment_maps.get(bind.map));
+        maps.flat_map(|map| &map.ignores).collect()
+    }
+
+    fn fate<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
+        let marks: Vec<&Mark> = self.marks_of(at).collect();
+        let rules = |wanted: fn(Outcome) -> bool| {
+            let mut ids: Vec<u32> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.rule).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids.into_iter().filter_map(|id| plan.origin(id)).collect::<Vec<_>>()
+        };
+        let code = |pick: fn(Outcome) -> Option<IssueCode>| marks.iter().find_map(|m| pick(m.outcome));
+        if let Some(code) = code(|outcome| if let Outcome::Failed(code) = outcome { Some(code) } else { None }) {
+            return Fate::Failed(code, rules(|outcome| matches!(outcome, Outcome::Failed(_))));
+        }
+        let mapped = rules(|outcome| outcome == Outcome::Mapped);
+        if !mapped.is_empty() {
+            return Fate::Mapped(mapped);
+        }
+        if let Some(code) = code(|outcome| if let Outcome::Dropped(code) = outcome { Some(code) } else { None }) {
+            return Fate::Kept(Some(code));
+        }
+        self.unmarked(at, message, ignores, plan)
+    }
+
+    fn unmarked<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
+        let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
+        let name = message.segments().get(index).map_or("", hl7::Segment::name);
+        if name == "MSH" && at.field <= 2 {
+            return Fate::Ignored { why: "delimiters and encoding characters", file: "", line: 0 };
+        }
+        let ignored = ignores.iter().find(|ignore| match &ignore.source {
+            Source::Segment { segment: None, field, parts: [component, subcomponent] } => {
+                let place = At { repetition: 0, field: *field, component: *component, subcomponent: *subcomponent, ..at };
+                place.covers(at)
+            }
+            _ => false,
+        });
+        if let Some(ignore) = ignored {
+            let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
+            return Fate::Ignored { why: &ignore.why, file, line: ignore.line };
+        }
+        match self.placements.get(index) {
+            Some(Placement::Repeated) => Fate::Kept(Some(IssueCode::SegmentRepeated)),
+            Some(Placement::Unknown) if !name.starts_with('Z') => Fate::Kept(Some(IssueCode::UnknownSegment)),
+            _ => Fate::Kept(None),
+        }
+    }
+
+    /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
+    fn marks_of(&self, at: At) -> impl Iterator<Item = &Mark> {
+        let of = |repetition: u16| {
+            let key = (at.segment, at.field, repetition);
+            let before = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition) < key;
+            let start = self.marks.partition_point(before);
+            let rest = self.marks.get(start..).unwrap_or_default();
+            rest.iter().take_while(move |mark| (mark.at.segment, mark.at.field, mark.at.repetition) == key)
+        };
+        of(0).chain(of(at.repetition)).filter(move |mark| mark.at.covers(at))
+    }
+}
+
+/// Calls `found` with the place of every valued leaf of a segment: the finest parts that hold something, `""` included.
+fn for_each_leaf(message: &Message<'_>, index: usize, found: &mut impl FnMut(At)) {
+    let Some(segment) = message.segments().get(index) else { return };
+    let number = u32::try_from(index).unwrap_or(u32::MAX);
+    let is_header = segment.name() == "MSH";
+    for field in 1..=segment.field_count() {
+        let Ok(field_number) = u16::try_from(field) else { return };
+        let element = segment.field(field);
+        if element.state() == State::Absent {
+            continue;
+        }
+        let at = At { segment: number, field: field_number, repetition: 1, component: 1, subcomponent: 1 };
+        if is_header && field <= 2 {
+            found(at);
+            continue;
+        }
+        for (repetition, element) in (1..).zip(element.repetitions()) {
+            let at = At { repetition, component: 0, subcomponent: 0, ..at };
+            if element.state() != State::Absent {
+                leaves_below(Value { element, at }, found);
+            }
+        }
+    }
+}
+
+fn leaves_below(value: Value<'_>, found: &mut impl FnMut(At)) {
+    for (component, element) in (1..).zip(value.element.components()) {
+        if element.state() == State::Absent {
+            continue;
+        }
+        for (subcomponent, element) in (1..).zip(element.subcomponents()) {
+            if element.state() != State::Absent {
+                found(At { component, subcomponent, ..value.at });
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A part of a message and its place: what rules read and the ledger marks.
+//! Not here: conversion to FHIR (`convert`).
+//! Contract: places count from 1; a 0 means the whole of what is above it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use hl7::{Element, Location, Message, Segment, State};
+
+/// A place in a message, as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct At {
+    /// Index of the segment, from 0.
+    pub segment: u32,
+    pub field: u16,
+    pub repetition: u16,
+    pub component: u16,
+    pub subcomponent: u16,
+}
+
+impl At {
+    /// Whether this place is `other` or around it.
+    pub(crate) fn covers(self, other: At) -> bool {
+        let same = |mine: u16, theirs: u16| mine == 0 || theirs == 0 || mine == theirs;
+        self.segment == other.segment
+            && same(self.field, other.field)
+            && same(self.repetition, other.repetition)
+            && same(self.component, other.component)
+            && same(self.subcomponent, other.subcomponent)
+    }
+
+    /// The place by name, for people; `occurrence` is the segment's number among those of its name.
+    pub(crate) fn location(self, message: &Message<'_>, occurrence: u32) -> Location {
+        let index = usize::try_from(self.segment).unwrap_or(usize::MAX);
+        Location {
+            segment: message.segments().get(index).map_or("", Segment::name).to_owned(),
+            occurrence: usize::try_from(occurrence).unwrap_or(usize::MAX),
+            field: some(self.field),
+            repetition: some(self.repetition),
+            component: some(self.component),
+            subcomponent: some(self.subcomponent),
+        }
+    }
+}
+
+/// For each segment its number among those of its name, from 1.
+pub(crate) fn occurrences(message: &Message<'_>) -> Vec<u32> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut numbers = Vec::new();
+    for segment in message.segments() {
+        let count = counts.entry(segment.name()).or_insert(0);
+        *count = count.saturating_add(1);
+        numbers.push(*count);
+    }
+    numbers
+}
+
+fn some(number: u16) -> Option<usize> {
+    (number > 0).then(|| usize::from(number))
+}
+
+/// An element of a message with its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'t> {
+    pub element: Element<'t>,
+    pub at: At,
+}
+
+impl<'t> Value<'t> {
+    /// The n-th part, one level down: component of a repetition, subcomponent of a component. Below a subcomponent there
+    /// is only itself.
+    pub(crate) fn part(self, n: u16) -> Option<Value<'t>> {
+        let mut at = self.at;
+        let element = if at.component == 0 {
+            at.component = n;
+            self.element.component(usize::from(n))
+        } else if at.subcomponent == 0 {
+            at.subcomponent = n;
+            self.element.subcomponent(usize::from(n))
+        } else if n == 1 {
+            self.element
+        } else {
+            return None;
+        };
+        (element.state() != State::Absent).then_some(Value { element, at })
+    }
+
+    /// The part at up to two levels, 0 for none.
+    pub(crate) fn parts(self, parts: [u16; 2]) -> Option<Value<'t>> {
+        let [first, second] = parts;
+        let value = if first == 0 { self } else { self.part(first)? };
+        if second == 0 { Some(value) } else { value.part(second) }
+    }
+
+    /// The first subcomponent of the first component.
+    pub(crate) fn leaf(self) -> Value<'t> {
+        let mut value = self;
+        while value.at.subcomponent == 0 {
+            match value.part(1) {
+                Some(part) => value = part,
+                None => break,
+            }
+        }
+        value
+    }
+
+    pub(crate) fn is_valued(self) -> bool {
+        self.element.state() == State::Value
+    }
+
+    pub(crate) fn text(self) -> Cow<'t, str> {
+        self.element.text()
+    }
+
+    /// The text of the first component and subcomponent, if valued.
+    pub(crate) fn leaf_text(self) -> Option<Cow<'t, str>> {
+        let leaf = self.leaf();
+        leaf.is_valued().then(|| leaf.text())
+    }
+}
