@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use smol_str::SmolStr;
 
+use crate::invariant::Invariant;
 use crate::primitive::Primitive;
 
 /// One element of the table, or one type of a choice element.
@@ -68,6 +69,7 @@ pub(crate) struct Shape {
     pub choices: Vec<Element>,
     /// Alternatives of which at least one must be there: indexes into `properties`.
     pub required: Vec<Vec<usize>>,
+    pub invariants: &'static [Invariant],
 }
 
 /// A JSON member of a shape.

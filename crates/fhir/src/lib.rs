@@ -12,13 +12,20 @@
     )
 )]
 
+pub mod bundle;
+pub mod check;
 pub mod date_time;
 pub mod element;
+mod invariant;
 pub mod json;
 pub mod key;
 pub mod primitive;
+pub mod references;
 
+pub use bundle::{Bundle, BundleType, Entry, Method, Request, Response, check_bundle};
+pub use check::{CheckCode, CheckIssue, check, check_with};
 pub use element::{Element, ElementTable, ValueSet};
 pub use json::{Json, Object};
 pub use key::ResourceKey;
 pub use primitive::Primitive;
+pub use references::{map_references, references};

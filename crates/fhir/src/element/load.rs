@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use smol_str::SmolStr;
 
 use super::{Element, ElementTable, Kind, Property, Shape, ShapeId, ValueSet};
+use crate::invariant;
 use crate::primitive::Primitive;
 
 pub(super) const ELEMENTS: &str = include_str!("../../data/elements.tsv");
@@ -105,7 +106,7 @@ struct Loader<'b> {
     value_set_names: &'b BTreeMap<&'static str, usize>,
 }
 
-impl<'b> Loader<'b> {
+impl Loader<'_> {
     /// A shape for each type and each component, still without properties.
     fn declare(&mut self) {
         for block in self.blocks {
@@ -129,7 +130,8 @@ impl<'b> Loader<'b> {
     fn add(&mut self, path: String, root: Element, kind: Kind, resource: bool) {
         self.ids.insert(path, self.shapes.len());
         let (properties, choices, required) = (Vec::new(), Vec::new(), Vec::new());
-        self.shapes.push(Shape { root, kind, resource, properties, choices, required });
+        let invariants = invariant::of(&root.path);
+        self.shapes.push(Shape { root, kind, resource, properties, choices, required, invariants });
     }
 
     fn fill(&mut self) {
@@ -172,7 +174,7 @@ impl<'b> Loader<'b> {
             whole.types = content.map(|shape| shape.root.types.clone()).unwrap_or_default();
         }
         if let Some(stem) = leaf.strip_suffix("[x]") {
-            self.choice(parent, stem, whole);
+            self.choice(parent, stem, &whole);
             return;
         }
         let shape = match line.content_reference {
@@ -185,7 +187,7 @@ impl<'b> Loader<'b> {
         }
     }
 
-    fn choice(&mut self, parent: ShapeId, stem: &str, whole: Element) {
+    fn choice(&mut self, parent: ShapeId, stem: &str, whole: &Element) {
         let Some(choices) = self.shapes.get_mut(parent).map(|shape| &mut shape.choices) else { return };
         let choice = choices.len();
         choices.push(whole.clone());
