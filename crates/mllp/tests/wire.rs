@@ -232,33 +232,40 @@ async fn a_panic_closes_its_connection_and_no_other() {
     assert_eq!(count(&running.counters.outlet_panics), 1);
 }
 
-#[tokio::test]
-async fn frames_in_flight_are_bounded_per_connection() {
-    const IN_FLIGHT_MAX: usize = 3;
+/// Sends 20 frames to an outlet that holds them, lets go when `in_flight` are held, and gives the most ever held.
+async fn most_in_flight(config: ListenerConfig, in_flight: usize) -> usize {
     let gate = Arc::new(Semaphore::new(0));
-    let (running_now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (held, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let outlet = {
-        let (gate, running_now, most) = (Arc::clone(&gate), Arc::clone(&running_now), Arc::clone(&most));
+        let (gate, held, most) = (Arc::clone(&gate), Arc::clone(&held), Arc::clone(&most));
         Script(move |arrival: Arrival| {
-            let (gate, running_now, most) = (Arc::clone(&gate), Arc::clone(&running_now), Arc::clone(&most));
+            let (gate, held, most) = (Arc::clone(&gate), Arc::clone(&held), Arc::clone(&most));
             async move {
-                most.fetch_max(running_now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 gate.acquire().await.unwrap().forget();
-                running_now.fetch_sub(1, Ordering::SeqCst);
+                held.fetch_sub(1, Ordering::SeqCst);
                 Some(content(arrival.received))
             }
         })
     };
-    let mut config = ListenerConfig::default();
-    config.limits.in_flight_frames_max = IN_FLIGHT_MAX;
     let running = serve(config, outlet).await;
-    let stream = framed(["m"; 20]);
+    let stream = framed(["message"; 20]);
     let sent = stream.clone();
     let talking = tokio::spawn(async move { talk(running.addr, sent.as_bytes()).await });
-    until(|| running_now.load(Ordering::SeqCst) == IN_FLIGHT_MAX).await;
+    until(|| held.load(Ordering::SeqCst) == in_flight).await;
     gate.add_permits(20);
     assert_eq!(talking.await.unwrap(), stream);
-    assert_eq!(most.load(Ordering::SeqCst), IN_FLIGHT_MAX);
+    most.load(Ordering::SeqCst)
+}
+
+#[tokio::test]
+async fn frames_in_flight_are_bounded_per_connection() {
+    let mut config = ListenerConfig::default();
+    config.limits.in_flight_frames_max = 3;
+    assert_eq!(most_in_flight(config.clone(), 3).await, 3);
+    // Two messages of seven bytes reach ten bytes; a third must wait.
+    config.limits.in_flight_bytes_max = 10;
+    assert_eq!(most_in_flight(config, 2).await, 2);
 }
 
 #[tokio::test]

@@ -64,6 +64,20 @@ async fn f4_stale_search_sees_a_write_some_searches_later() {
 }
 
 #[tokio::test]
+async fn f4_a_stale_search_never_goes_backwards() {
+    let sandbox = sandbox();
+    sandbox.set_profile(|profile| profile.stale_search = 2);
+    put(&sandbox, "/Patient/p", &with_id("p")).await;
+    sandbox.set_profile(|profile| profile.stale_search = 0);
+    put(&sandbox, "/Patient/p", &with_id("p").replace(r#""value":"1""#, r#""value":"2""#)).await;
+    for _ in 0..2 {
+        get(&sandbox, "/Patient").await;
+    }
+    let total = async |mrn: &str| text(&get(&sandbox, &by_mrn(mrn)).await.json(), "total");
+    assert_eq!((total("1").await, total("2").await), ("0".into(), "1".into()));
+}
+
+#[tokio::test]
 async fn f4_entries_are_resolved_in_the_order_sent() {
     let sandbox = sandbox();
     sandbox.set_profile(|profile| profile.resolves_entries_in_order = true);

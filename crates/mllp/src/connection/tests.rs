@@ -8,11 +8,12 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::{FrameEnd, Limits};
 
-struct Size;
+/// Answers `F` for a frame, `Q` for a quarantined one, after a time.
+struct Kind(Duration);
 
-impl Outlet for Size {
-    /// Answers `F` for a frame, `Q` for a quarantined one.
+impl Outlet for Kind {
     async fn receive(&self, arrival: Arrival) -> Option<Bytes> {
+        tokio::time::sleep(self.0).await;
         Some(Bytes::from_static(match arrival.received {
             Received::Frame(_) => b"F",
             Received::Quarantined { .. } => b"Q",
@@ -21,6 +22,15 @@ impl Outlet for Size {
 }
 
 fn start(limits: Limits, end: FrameEnd) -> (DuplexStream, Arc<Counters>, JoinHandle<()>) {
+    start_with(limits, end, Kind(Duration::ZERO), CancellationToken::new())
+}
+
+fn start_with(
+    limits: Limits,
+    end: FrameEnd,
+    outlet: Kind,
+    stop: CancellationToken,
+) -> (DuplexStream, Arc<Counters>, JoinHandle<()>) {
     let (ours, theirs) = duplex(1 << 10);
     let counters = Arc::new(Counters::default());
     let counted = Arc::clone(&counters);
@@ -28,7 +38,7 @@ fn start(limits: Limits, end: FrameEnd) -> (DuplexStream, Arc<Counters>, JoinHan
     let task = tokio::spawn(async move {
         let config = ListenerConfig { limits, end, ..ListenerConfig::default() };
         let ends = Ends { peer: nowhere, local: nowhere };
-        run(theirs, ends, Arc::new(Size), &config, &counted, CancellationToken::new()).await;
+        run(theirs, ends, Arc::new(outlet), &config, &counted, stop).await;
     });
     (ours, counters, task)
 }
@@ -135,4 +145,45 @@ async fn a_peer_that_takes_no_answers_is_closed() {
     }
     task.await.unwrap();
     assert_eq!(count(&counters.write_timeouts), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w7_waiting_for_the_outlet_is_no_idleness() {
+    let limits = Limits { idle_timeout: Some(Duration::from_hours(1)), ..Limits::default() };
+    let outlet = Kind(Duration::from_hours(2));
+    let (mut peer, counters, _task) = start_with(limits, FrameEnd::Lenient, outlet, CancellationToken::new());
+    peer.write_all(b"\x0bm\x1c\r").await.unwrap();
+    assert_eq!(&answer(&mut peer).await, b"\x0bF\x1c\r");
+    assert_eq!(count(&counters.idle_timeouts), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn w23_a_frame_begun_after_the_stop_is_not_waited_for() {
+    let stop = CancellationToken::new();
+    let outlet = Kind(Duration::ZERO);
+    let (mut peer, counters, task) = start_with(Limits::default(), FrameEnd::Lenient, outlet, stop.clone());
+    peer.write_all(b"\x0bm1 ha").await.unwrap();
+    while count(&counters.received_bytes) < 6 {
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    peer.write_all(b"lf\x1c\r\x0bm2").await.unwrap();
+    assert_eq!(rest(&mut peer).await, b"\x0bF\x1c\r");
+    task.await.unwrap();
+    assert!(begun.elapsed() < Limits::default().frame_timeout);
+    assert_eq!((count(&counters.frames), count(&counters.frames_unfinished)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_read_before_the_peer_went_away_still_count() {
+    let limits = Limits { in_flight_frames_max: 1, ..Limits::default() };
+    let outlet = Kind(Duration::from_secs(1));
+    let (mut peer, counters, task) = start_with(limits, FrameEnd::Lenient, outlet, CancellationToken::new());
+    peer.write_all(&b"\x0bm\x1c\r".repeat(50)).await.unwrap();
+    drop(peer);
+    task.await.unwrap();
+    assert_eq!((count(&counters.frames), count(&counters.answers)), (50, 0));
+    assert_eq!(count(&counters.connections_broken), 1);
 }
