@@ -1,0 +1,130 @@
+//! The canonical form of a message: what stays the same when it is re-sent, re-encoded or written by another engine.
+//!
+//! Terminators, trailing separators, escapes, character set and the choice of separators don't count; nor do, for the
+//! semantic form, the fields that say when and as what it was transmitted (DESIGN §4). Two messages have the same
+//! canonical form exactly when every value that counts is the same.
+
+use crate::element::{Element, Level, State};
+use crate::message::Message;
+
+/// MSH fields of the transmission rather than the content: time, control id, sequence number, continuation pointer,
+/// acknowledgement types.
+const TRANSMISSION: [usize; 6] = [7, 10, 13, 14, 15, 16];
+
+/// What is left out of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// Nothing but MSH-1, MSH-2 and MSH-18, which say how the bytes are written.
+    Encoding,
+    /// Also the transmission's own fields and the SFT segments.
+    Transmission,
+}
+
+/// The form: one byte per structure (0x1C segment, 0x1D field, 0x1E repetition, 0x1F component, 0x1A subcomponent),
+/// values unescaped. Bytes of that range inside a value are doubled behind 0x1B.
+pub fn canonical(message: &Message<'_>, skip: Skip) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.text().len());
+    for segment in message.segments() {
+        let name = segment.name();
+        if skip == Skip::Transmission && name == "SFT" {
+            continue;
+        }
+        out.push(0x1c);
+        value(name, &mut out);
+        let header = name == "MSH";
+        for (n, field) in segment.fields() {
+            let left_out =
+                header && (matches!(n, 1 | 2 | 18) || (skip == Skip::Transmission && TRANSMISSION.contains(&n)));
+            out.push(0x1d);
+            if !left_out {
+                parts(field, &mut out);
+            }
+        }
+        trim(&mut out, 0x1d);
+    }
+    out
+}
+
+fn parts(element: Element<'_>, out: &mut Vec<u8>) {
+    let (mark, children) = match element.level() {
+        Level::Field => (0x1e, element.repetitions()),
+        Level::Repetition => (0x1f, element.components()),
+        Level::Component => (0x1a, element.subcomponents()),
+        Level::Literal | Level::Subcomponent => {
+            match element.state() {
+                State::Absent => {}
+                State::Null => out.extend_from_slice(b"\"\""),
+                State::Value => value(&element.text(), out),
+            }
+            return;
+        }
+    };
+    for child in children {
+        parts(child, out);
+        out.push(mark);
+    }
+    trim(out, mark);
+}
+
+/// Drops trailing separators of one level.
+fn trim(out: &mut Vec<u8>, mark: u8) {
+    while out.last() == Some(&mark) {
+        out.pop();
+    }
+}
+
+fn value(text: &str, out: &mut Vec<u8>) {
+    for &byte in text.as_bytes() {
+        if matches!(byte, 0x1a..=0x1f) {
+            out.push(0x1b);
+            // Moved out of the range of marks, so that trimming never takes a value's byte for one.
+            out.push(byte | 0x40);
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn semantic(text: &str) -> Vec<u8> {
+        canonical(&Message::parse(text).unwrap(), Skip::Transmission)
+    }
+
+    const SENT: &str = "MSH|^~\\&|A|B|||20240101||ADT^A01|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR~8||Fo\\T\\o^B\"ar\r";
+
+    #[test]
+    fn writing_and_transmission_do_not_count() {
+        for again in [
+            "MSH|^~\\&|A|B|||20250505||ADT^A01|2|P|2.5|9||AL|NE|\rSFT|x\rPID|1||7^^^H&1.2&ISO^MR~8||Fo\\T\\o^B\"ar|||||\r",
+            "MSH|^~\\&|A|B|||20240101||ADT^A01^|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR^^~8~||Fo\\X26\\o^B\"ar",
+            "MSH*$~\\&*A*B***20240101**ADT$A01*1*P*2.5\rPID*1**7$$$H&1.2&ISO$MR~8**Fo\\T\\o$B\"ar\r",
+        ] {
+            assert_eq!(semantic(again), semantic(SENT), "{again}");
+        }
+    }
+
+    #[test]
+    fn values_nulls_and_structure_count() {
+        for other in [
+            "MSH|^~\\&|A|B|||20240101||ADT^A01|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR~8||Fo\\T\\o^B\"ar|\"\"\r",
+            "MSH|^~\\&|A|B|||20240101||ADT^A01|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR^8||Fo\\T\\o^B\"ar\r",
+            "MSH|^~\\&|A|B|||20240101||ADT^A01|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR~8||Fo&o^B\"ar\r",
+            "MSH|^~\\&|A|C|||20240101||ADT^A01|1|P|2.5\rPID|1||7^^^H&1.2&ISO^MR~8||Fo\\T\\o^B\"ar\r",
+        ] {
+            assert_ne!(semantic(other), semantic(SENT), "{other}");
+        }
+        let text = canonical(&Message::parse(SENT).unwrap(), Skip::Encoding);
+        let later = SENT.replace("20240101", "20240102");
+        assert_ne!(canonical(&Message::parse(&later).unwrap(), Skip::Encoding), text);
+    }
+
+    #[test]
+    fn marks_inside_values_do_not_pass_for_structure() {
+        let with = "MSH|^~\\&|A\rNTE|\\X1D\\\r";
+        let without = "MSH|^~\\&|A\rNTE|\r";
+        assert_ne!(semantic(with), semantic(without));
+    }
+}

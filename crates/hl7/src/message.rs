@@ -1,0 +1,235 @@
+//! The index of a message: where segments and fields are. What is inside a field is found when asked for.
+//!
+//! Contract: the segments' texts joined by CR, with the last terminator as it was, are the message's text; nothing is
+//! skipped. The index takes 4 bytes a separator.
+
+use crate::delimiters::{Delimiters, DelimitersError};
+use crate::element::{Element, Level};
+use crate::path::Path;
+
+/// The bounds of a message; beyond them it is refused, never half read.
+pub mod limits {
+    /// Longest text, in bytes.
+    pub const TEXT_BYTES_MAX: usize = 64 << 20;
+    /// Most segments.
+    pub const SEGMENTS_MAX: usize = 100_000;
+    /// Most fields of one segment.
+    pub const FIELDS_MAX: usize = 100_000;
+}
+
+/// Which bound was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// [`limits::TEXT_BYTES_MAX`].
+    TextBytes,
+    /// [`limits::SEGMENTS_MAX`].
+    Segments,
+    /// [`limits::FIELDS_MAX`].
+    Fields,
+}
+
+/// Text is no HL7 v2 message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// There is no text.
+    #[error("the message is empty")]
+    Empty,
+    /// The first segment is not MSH.
+    #[error("the first segment is not MSH")]
+    NoMsh,
+    /// MSH-1 or MSH-2 is unusable.
+    #[error(transparent)]
+    Delimiters(#[from] DelimitersError),
+    /// Larger than a bound allows.
+    #[error("the message exceeds a limit: {0:?}")]
+    Limit(Limit),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: usize,
+    end: usize,
+    /// Index of its first field separator in `Message::separators`.
+    first: usize,
+    /// One after its last.
+    last: usize,
+}
+
+/// A parsed message over its text.
+#[derive(Clone, Debug)]
+pub struct Message<'t> {
+    text: &'t str,
+    delimiters: Delimiters,
+    segments: Vec<Span>,
+    separators: Vec<u32>,
+}
+
+impl<'t> Message<'t> {
+    /// Indexes a text whose segments end in CR, as [`crate::decode`] gives it.
+    pub fn parse(text: &'t str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Err(ParseError::Empty);
+        }
+        if text.len() > limits::TEXT_BYTES_MAX {
+            return Err(ParseError::Limit(Limit::TextBytes));
+        }
+        let first = text.split('\r').next().unwrap_or_default();
+        let header = first.strip_prefix("MSH").ok_or(ParseError::NoMsh)?;
+        let field = header.as_bytes().first().copied().ok_or(ParseError::NoMsh)?;
+        if field.is_ascii_alphanumeric() {
+            return Err(ParseError::NoMsh);
+        }
+        let encoding = header.get(1..).unwrap_or_default().split(char::from(field)).next().unwrap_or_default();
+        let delimiters = Delimiters::read(field, encoding)?;
+        let mut message = Self { text, delimiters, segments: Vec::new(), separators: Vec::new() };
+        message.index()?;
+        Ok(message)
+    }
+
+    fn index(&mut self) -> Result<(), ParseError> {
+        let bytes = self.text.as_bytes();
+        let mut start = 0;
+        let mut first = 0;
+        for at in memchr::memchr2_iter(self.delimiters.field, b'\r', bytes) {
+            if bytes.get(at) == Some(&b'\r') {
+                self.close(start, at, first)?;
+                start = at.saturating_add(1);
+                first = self.separators.len();
+            } else {
+                self.separators.push(u32::try_from(at).map_err(|_| ParseError::Limit(Limit::TextBytes))?);
+                if self.separators.len().saturating_sub(first) > limits::FIELDS_MAX {
+                    return Err(ParseError::Limit(Limit::Fields));
+                }
+            }
+        }
+        if start < bytes.len() {
+            self.close(start, bytes.len(), first)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, start: usize, end: usize, first: usize) -> Result<(), ParseError> {
+        if self.segments.len() >= limits::SEGMENTS_MAX {
+            return Err(ParseError::Limit(Limit::Segments));
+        }
+        self.segments.push(Span { start, end, first, last: self.separators.len() });
+        Ok(())
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &'t str {
+        self.text
+    }
+
+    /// The separators of this message.
+    pub fn delimiters(&self) -> Delimiters {
+        self.delimiters
+    }
+
+    /// How many segments there are.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// All segments in order.
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = Segment<'_, 't>> {
+        self.segments.iter().enumerate().map(|(i, &span)| Segment { message: self, span, number: i.saturating_add(1) })
+    }
+
+    /// The segment at a position from 1.
+    pub fn segment_at(&self, number: usize) -> Option<Segment<'_, 't>> {
+        let span = *self.segments.get(number.checked_sub(1)?)?;
+        Some(Segment { message: self, span, number })
+    }
+
+    /// The first segment of a name.
+    pub fn segment(&self, name: &str) -> Option<Segment<'_, 't>> {
+        self.segments().find(|s| s.name() == name)
+    }
+
+    /// What stands at a path; absent where the segment or anything below is missing.
+    pub fn get(&self, path: &Path) -> Element<'t> {
+        let occurrence = path.occurrence.max(1).saturating_sub(1);
+        let Some(segment) = self.segments().filter(|s| s.name() == path.segment.as_str()).nth(occurrence) else {
+            return Element::absent(self.delimiters);
+        };
+        segment.field(path.field).descend(path)
+    }
+}
+
+/// One segment.
+#[derive(Clone, Copy)]
+pub struct Segment<'m, 't> {
+    message: &'m Message<'t>,
+    span: Span,
+    number: usize,
+}
+
+impl<'t> Segment<'_, 't> {
+    /// Its name: all before the first field separator, as sent.
+    pub fn name(&self) -> &'t str {
+        let end = self.separator(0).unwrap_or(self.span.end);
+        self.message.text.get(self.span.start..end).unwrap_or_default()
+    }
+
+    /// Its place in the message, from 1.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Its text without the terminator.
+    pub fn raw(&self) -> &'t str {
+        self.message.text.get(self.span.start..self.span.end).unwrap_or_default()
+    }
+
+    fn separator(&self, n: usize) -> Option<usize> {
+        let at = self.span.first.checked_add(n)?;
+        if at >= self.span.last {
+            return None;
+        }
+        usize::try_from(*self.message.separators.get(at)?).ok()
+    }
+
+    /// MSH, FHS and BHS: their field 1 is the field separator itself (HL7 v2.5.1 §2.15.9.1).
+    fn declares_delimiters(&self) -> bool {
+        matches!(self.name(), "MSH" | "FHS" | "BHS")
+    }
+
+    /// The number of its last field.
+    pub fn field_count(&self) -> usize {
+        let separators = self.span.last.saturating_sub(self.span.first);
+        if self.declares_delimiters() { separators.saturating_add(1) } else { separators }
+    }
+
+    /// Field `n` from 1, numbered as the standard does; absent beyond the last.
+    pub fn field(&self, n: usize) -> Element<'t> {
+        let delimiters = self.message.delimiters;
+        let mut index = n;
+        if self.declares_delimiters() {
+            if n == 1 {
+                let raw = self.separator(0).and_then(|at| self.message.text.get(at..at.saturating_add(1)));
+                return raw.map_or(Element::absent(delimiters), |raw| Element::new(raw, Level::Literal, delimiters));
+            }
+            index = n.saturating_sub(1);
+        }
+        let Some(at) = index.checked_sub(1).and_then(|i| self.separator(i)) else {
+            return Element::absent(delimiters);
+        };
+        let end = self.separator(index).unwrap_or(self.span.end);
+        let raw = self.message.text.get(at.saturating_add(1)..end).unwrap_or_default();
+        let level = if self.declares_delimiters() && n == 2 { Level::Literal } else { Level::Field };
+        Element::new(raw, level, delimiters)
+    }
+
+    /// All fields with their numbers.
+    pub fn fields(&self) -> impl Iterator<Item = (usize, Element<'t>)> {
+        (1..=self.field_count()).map(|n| (n, self.field(n)))
+    }
+}
+
+impl std::fmt::Debug for Segment<'_, '_> {
+    /// Name and place only: the rest may be about a patient.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}#{}", self.name(), self.number)
+    }
+}
