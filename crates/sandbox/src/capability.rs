@@ -1,62 +1,12 @@
 //! The CapabilityStatement (R4 §5.1): what this sandbox is and can.
 
-use fhir::Json;
+use fhir::{ElementTable, Json};
 
 use crate::SOFTWARE_NAME;
 use crate::profile::Profile;
 
-/// Types that can be stored: all that v2 messages map to, and what they refer to.
-pub(crate) const TYPES: [&str; 46] = [
-    "Account",
-    "AllergyIntolerance",
-    "Appointment",
-    "AuditEvent",
-    "Basic",
-    "Binary",
-    "CarePlan",
-    "CareTeam",
-    "ChargeItem",
-    "Claim",
-    "Communication",
-    "Composition",
-    "Condition",
-    "Consent",
-    "Coverage",
-    "Device",
-    "DiagnosticReport",
-    "DocumentReference",
-    "Encounter",
-    "EpisodeOfCare",
-    "FamilyMemberHistory",
-    "Flag",
-    "Goal",
-    "Group",
-    "HealthcareService",
-    "Immunization",
-    "List",
-    "Location",
-    "Media",
-    "Medication",
-    "MedicationAdministration",
-    "MedicationDispense",
-    "MedicationRequest",
-    "MedicationStatement",
-    "MessageHeader",
-    "Observation",
-    "Organization",
-    "Patient",
-    "Practitioner",
-    "PractitionerRole",
-    "Procedure",
-    "Provenance",
-    "RelatedPerson",
-    "Schedule",
-    "ServiceRequest",
-    "Specimen",
-];
-
 pub(crate) fn statement(base_url: &str, profile: &Profile) -> Json {
-    let resources = TYPES.iter().map(|resource_type| resource(resource_type, profile)).collect();
+    let resources = ElementTable::r4().resource_types().map(|resource_type| resource(resource_type, profile)).collect();
     let rest = Json::object([
         ("mode", Json::from("server")),
         ("resource", Json::Array(resources)),

@@ -2,8 +2,8 @@
 //!
 //! Lives here: read, vread, history, create, update, delete and their conditions (R4 §3.1.0). Does not: bundles, HTTP.
 
-use fhir::Json;
-use smol_str::SmolStr;
+use fhir::check::check;
+use fhir::{ElementTable, Json};
 
 use crate::capability;
 use crate::counters::Counters;
@@ -200,8 +200,9 @@ impl Engine {
     }
 
     fn write(&mut self, key: &Key, resource: Json) -> Result<Answer, Refusal> {
-        if !self.profile.accepts_invalid {
-            validate(&resource)?;
+        let issues = if self.profile.accepts_invalid { Vec::new() } else { check(&resource) };
+        if let Some(refusal) = Refusal::unprocessable(issues) {
+            return Err(refusal);
         }
         let current = self.resources.current(key).filter(|version| version.content.is_some());
         let identical = current.is_some_and(|version| is_identical(version, &resource));
@@ -280,10 +281,8 @@ impl Engine {
         self.counters.searches += 1;
         let found = self.resources.matches(resource_type, &query.criteria);
         self.resources.searched();
-        if query.only_count {
-            return Ok(Answer::of(searchset(found.len(), Vec::new(), Vec::new())));
-        }
-        let page = found.iter().skip(query.offset).take(query.page).filter_map(|key| {
+        let page_max = if query.only_count { 0 } else { query.page };
+        let page = found.iter().skip(query.offset).take(page_max).filter_map(|key| {
             let content = self.resources.read(key)?;
             Some((format!("{}/{key}", self.base_url), Json::clone(content)))
         });
@@ -296,7 +295,7 @@ impl Engine {
             format!("{}/{resource_type}?{}", self.base_url, parameters.finish())
         };
         let mut links = vec![("self", link(query.offset))];
-        if next < found.len() {
+        if next < found.len() && !query.only_count {
             links.push(("next", link(next)));
         }
         Ok(Answer::of(searchset(found.len(), page, links)))
@@ -304,7 +303,7 @@ impl Engine {
 }
 
 fn known(resource_type: &str) -> Result<&str, Refusal> {
-    if capability::TYPES.contains(&resource_type) {
+    if ElementTable::r4().is_resource_type(resource_type) {
         return Ok(resource_type);
     }
     Err(Refusal::new(404, "not-supported", "no such resource type"))
@@ -348,20 +347,4 @@ pub(crate) fn without_version(resource: &Json) -> Json {
         }
     }
     resource
-}
-
-/// Refuses what R4 does not allow: 422.
-fn validate(resource: &Json) -> Result<(), Refusal> {
-    let members = resource.as_object().ok_or_else(|| Refusal::new(422, "structure", "a resource is an object"))?;
-    let empty = |value: &Json| match value {
-        Json::Null => true,
-        Json::String(text) => text.is_empty(),
-        Json::Array(items) => items.is_empty(),
-        Json::Object(members) => members.is_empty(),
-        Json::Bool(_) | Json::Number(_) => false,
-    };
-    match members.iter().find(|(_, value)| empty(value)) {
-        Some((name, _)) => Err(Refusal::new(422, "structure", format!("{} is empty", SmolStr::clone(name)))),
-        None => Ok(()),
-    }
 }

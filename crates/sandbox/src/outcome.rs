@@ -1,6 +1,10 @@
 //! A refused interaction and the OperationOutcome (R4 §2.36) that tells it.
 
 use fhir::Json;
+use fhir::check::{CheckCode, CheckIssue};
+
+/// Issues told in one outcome.
+const ISSUES_MAX: usize = 20;
 
 /// Why an interaction was refused. Diagnostics name elements and rules, never values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,11 +13,20 @@ pub(crate) struct Refusal {
     /// Value set issue-type.
     pub(crate) code: &'static str,
     pub(crate) diagnostics: String,
+    /// What is wrong with the resource, where that is the reason; then `code` and `diagnostics` are its first issue's.
+    pub(crate) issues: Vec<CheckIssue>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: u16, code: &'static str, diagnostics: impl Into<String>) -> Self {
-        Self { status, code, diagnostics: diagnostics.into() }
+        Self { status, code, diagnostics: diagnostics.into(), issues: Vec::new() }
+    }
+
+    /// 422: the resource breaks rules of R4. `None` if it breaks none.
+    pub(crate) fn unprocessable(issues: Vec<CheckIssue>) -> Option<Self> {
+        let first = issues.first()?;
+        let refusal = Self::new(422, issue_type(first.code), first.to_string());
+        Some(Self { issues, ..refusal })
     }
 
     /// 400: the request makes no sense.
@@ -47,11 +60,29 @@ impl Refusal {
     }
 
     pub(crate) fn operation_outcome(&self) -> Json {
-        let issue = Json::object([
-            ("severity", Json::from("error")),
-            ("code", Json::from(self.code)),
-            ("diagnostics", Json::string(self.diagnostics.as_str())),
-        ]);
-        Json::object([("resourceType", Json::from("OperationOutcome")), ("issue", Json::Array(vec![issue]))])
+        let mut issues = vec![issue(self.code, &self.diagnostics, None)];
+        if let Some(first) = self.issues.first() {
+            issues[0] = issue(self.code, &self.diagnostics, Some(&first.path));
+            let more = self.issues.iter().take(ISSUES_MAX).skip(1);
+            issues.extend(more.map(|more| issue(issue_type(more.code), &more.to_string(), Some(&more.path))));
+        }
+        Json::object([("resourceType", Json::from("OperationOutcome")), ("issue", Json::Array(issues))])
+    }
+}
+
+fn issue(code: &str, diagnostics: &str, expression: Option<&str>) -> Json {
+    let mut issue =
+        vec![("severity", Json::from("error")), ("code", Json::from(code)), ("diagnostics", Json::from(diagnostics))];
+    issue.extend(expression.map(|path| ("expression", Json::Array(vec![Json::from(path)]))));
+    Json::object(issue)
+}
+
+/// Value set issue-type.
+fn issue_type(code: CheckCode) -> &'static str {
+    match code {
+        CheckCode::Format | CheckCode::Reference => "value",
+        CheckCode::Code => "code-invalid",
+        CheckCode::Invariant => "invariant",
+        _ => "structure",
     }
 }

@@ -205,6 +205,20 @@ async fn every_error_is_an_operation_outcome() {
 }
 
 #[tokio::test]
+async fn what_r4_does_not_allow_is_told_issue_by_issue() {
+    let sandbox = sandbox();
+    let invalid = r#"{"resourceType":"Patient","gender":"man","birthDate":"1970-02-30","nonsense":true}"#;
+    let refused = post(&sandbox, "/Patient", invalid).await;
+    assert_eq!(refused.status, 422);
+    let outcome = refused.json();
+    let mut places: Vec<String> =
+        outcome.get("issue").unwrap().items().iter().map(|issue| text(issue, "expression.0")).collect();
+    places.sort();
+    assert_eq!(places, ["Patient.birthDate", "Patient.gender", "Patient.nonsense"]);
+    assert!(sandbox.resources().is_empty());
+}
+
+#[tokio::test]
 async fn an_identical_update_makes_a_version_unless_the_profile_says_otherwise() {
     let sandbox = sandbox();
     put(&sandbox, &by_mrn("1"), &patient("1", "A")).await;

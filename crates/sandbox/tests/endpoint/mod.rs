@@ -5,6 +5,7 @@
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
 use fhir::Json;
+use fhir::check::check;
 use sandbox::{Profile, Sandbox};
 use tower::ServiceExt as _;
 
@@ -50,7 +51,12 @@ pub(crate) async fn call(sandbox: &Sandbox, method: &str, url: &str, headers: &[
     let response = sandbox.router().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
-    Reply { status: parts.status.as_u16(), headers: parts.headers, text: String::from_utf8(body.to_vec()).unwrap() }
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    // Whatever the sandbox says is R4 itself.
+    if let (Ok(answer), false) = (Json::parse(&text), sandbox.profile().accepts_invalid) {
+        assert_eq!(check(&answer), [], "{method} {url}");
+    }
+    Reply { status: parts.status.as_u16(), headers: parts.headers, text }
 }
 
 pub(crate) async fn get(sandbox: &Sandbox, url: &str) -> Reply {
