@@ -150,7 +150,7 @@ fn salvage(text: &str) -> (Header, Delimiters) {
     // With separators that can't be used, values are rewritten with the recommended ones: whole and escaped.
     let raw = |n: usize| {
         let value = fields.get(n.saturating_sub(1)).copied().unwrap_or_default();
-        if own.is_some() { value.to_owned() } else { escape(value, &delimiters).into_owned() }
+        if own.is_some() { value.to_owned() } else { escape(value, delimiters).into_owned() }
     };
     let event = fields.get(8).and_then(|f| f.split(char::from(delimiters.component)).nth(1)).unwrap_or_default();
     let header = Header {
@@ -168,6 +168,8 @@ fn salvage(text: &str) -> (Header, Delimiters) {
 fn write(header: &Header, d: Delimiters, ack: &Ack, control_id: &str, date_time: &str) -> String {
     let f = char::from(d.field);
     let c = char::from(d.component);
+    let f_text = f.encode_utf8(&mut [0; 4]).to_owned();
+    let f_text = f_text.as_str();
     let mut message_type = format!("ACK{c}{}{c}ACK", header.event);
     if header.event.is_empty() {
         message_type = "ACK".into();
@@ -181,7 +183,7 @@ fn write(header: &Header, d: Delimiters, ack: &Ack, control_id: &str, date_time:
         header.receiving[1],
         header.sending[0],
         header.sending[1],
-        escape(control_id, &d),
+        escape(control_id, d),
     );
     if !header.charset.is_empty() {
         out.extend(std::iter::repeat_n(f, 6));
@@ -190,10 +192,11 @@ fn write(header: &Header, d: Delimiters, ack: &Ack, control_id: &str, date_time:
     out.push('\r');
     let before_err_4 = is_before_2_5(version);
     let first = ack.errors.first().filter(|_| before_err_4);
-    out.push_str(&format!("MSA{f}{}{f}{}", ack.code.as_str(), header.control_id));
+    out.extend(["MSA", f_text, ack.code.as_str(), f_text, &header.control_id]);
     if let Some(error) = first {
         // Before 2.5 the text of the fault stands in MSA-3.
-        out.push_str(&format!("{f}{}", escape(&text(error), &d)));
+        out.push(f);
+        out.push_str(&escape(&text(error), d));
     }
     out.push('\r');
     for error in &ack.errors {
@@ -237,7 +240,7 @@ fn err(error: &AckError, d: Delimiters, before_2_5: bool) -> String {
         "ERR{f}{f}{location}{f}{code}{c}{}{c}HL70357{f}{severity}{f}{}{f}{f}{f}{}",
         condition(code),
         error.application_code,
-        escape(&error.text, &d)
+        escape(&error.text, d)
     )
 }
 

@@ -100,7 +100,7 @@ impl DateTime {
 }
 
 /// Days of a month in the Gregorian calendar.
-pub fn days_in(year: u16, month: u8) -> u8 {
+fn days_in(year: u16, month: u8) -> u8 {
     match month {
         2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
         2 => 28,

@@ -131,16 +131,19 @@ impl<'t> Element<'t> {
     }
 
     /// Repetition `n` from 1.
+    #[must_use]
     pub fn repetition(self, n: usize) -> Self {
         self.repetitions().at(n)
     }
 
     /// Component `n` from 1; of a component its subcomponent `n`, so that a datatype reads the same one level down.
+    #[must_use]
     pub fn component(self, n: usize) -> Self {
         self.components().at(n)
     }
 
     /// Subcomponent `n` from 1.
+    #[must_use]
     pub fn subcomponent(self, n: usize) -> Self {
         self.subcomponents().at(n)
     }
@@ -151,7 +154,7 @@ impl<'t> Element<'t> {
         match self.state() {
             State::Absent | State::Null => Cow::Borrowed(""),
             State::Value if self.level == Level::Literal => Cow::Borrowed(self.raw),
-            State::Value => unescape(self.raw, &self.delimiters),
+            State::Value => unescape(self.raw, self.delimiters),
         }
     }
 
@@ -200,16 +203,8 @@ impl<'t> Iterator for Elements<'t> {
     fn next(&mut self) -> Option<Element<'t>> {
         let rest = self.rest?;
         let cut = if self.separator == 0 { None } else { memchr::memchr(self.separator, rest.as_bytes()) };
-        let raw = match cut {
-            Some(at) => {
-                self.rest = rest.get(at.saturating_add(1)..);
-                rest.get(..at).unwrap_or_default()
-            }
-            None => {
-                self.rest = None;
-                rest
-            }
-        };
+        self.rest = cut.and_then(|at| rest.get(at.saturating_add(1)..));
+        let raw = cut.map_or(rest, |at| rest.get(..at).unwrap_or_default());
         Some(Element::new(raw, self.level, self.delimiters))
     }
 }

@@ -11,7 +11,7 @@ use crate::delimiters::Delimiters;
 const SKIPPED_LINES_MAX: usize = 99;
 
 /// Resolves the escapes in a text.
-pub fn unescape<'t>(text: &'t str, delimiters: &Delimiters) -> Cow<'t, str> {
+pub fn unescape(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
     let escape = char::from(delimiters.escape);
     let Some(first) = text.find(escape) else { return Cow::Borrowed(text) };
     let mut out = String::with_capacity(text.len());
@@ -49,13 +49,13 @@ pub fn unescape<'t>(text: &'t str, delimiters: &Delimiters) -> Cow<'t, str> {
 }
 
 /// Whether a known sequence begins at the start of `rest`.
-fn opens_sequence(rest: &str, escape: char, delimiters: &Delimiters) -> bool {
+fn opens_sequence(rest: &str, escape: char, delimiters: Delimiters) -> bool {
     let sequence = rest.strip_prefix(escape).and_then(|after| after.find(escape).and_then(|end| after.get(..end)));
     sequence.is_some_and(|s| resolve(s, delimiters, &mut String::new()))
 }
 
 /// Appends what a sequence stands for; false when it is none.
-fn resolve(sequence: &str, delimiters: &Delimiters, out: &mut String) -> bool {
+fn resolve(sequence: &str, delimiters: Delimiters, out: &mut String) -> bool {
     let mut letters = sequence.chars();
     let Some(kind) = letters.next() else { return false };
     let rest = letters.as_str();
@@ -131,7 +131,7 @@ fn formatting(command: &str, out: &mut String) -> bool {
 }
 
 /// Writes a text so that [`unescape`] gives it back: separators, the escape character and line ends are escaped.
-pub fn escape<'t>(text: &'t str, delimiters: &Delimiters) -> Cow<'t, str> {
+pub fn escape(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
     let special = |c: char| letter(c, delimiters).is_some() || matches!(c, '\r' | '\n');
     if !text.contains(special) {
         return Cow::Borrowed(text);
@@ -149,7 +149,7 @@ pub fn escape<'t>(text: &'t str, delimiters: &Delimiters) -> Cow<'t, str> {
     Cow::Owned(out)
 }
 
-fn letter(c: char, delimiters: &Delimiters) -> Option<char> {
+fn letter(c: char, delimiters: Delimiters) -> Option<char> {
     let byte = u8::try_from(c).ok().filter(u8::is_ascii)?;
     let d = delimiters;
     [(d.field, 'F'), (d.component, 'S'), (d.subcomponent, 'T'), (d.repetition, 'R'), (d.escape, 'E')]
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn plain(text: &str) -> String {
-        unescape(text, &Delimiters::default()).into_owned()
+        unescape(text, Delimiters::default()).into_owned()
     }
 
     #[test]
@@ -204,14 +204,13 @@ mod tests {
     proptest! {
         #[test]
         fn unescape_undoes_escape(text in "[ -~\u{e0}-\u{ff}\r\n|^~&#\\\\]{0,40}", truncation in any::<bool>()) {
-            let mut delimiters = Delimiters::default();
-            delimiters.truncation = truncation.then_some(b'#');
-            let sent = escape(&text, &delimiters);
+            let delimiters = Delimiters { truncation: truncation.then_some(b'#'), ..Delimiters::default() };
+            let sent = escape(&text, delimiters);
             let rest = sent.replace(char::from(delimiters.escape), "");
             for separator in [delimiters.field, delimiters.component, delimiters.repetition, delimiters.subcomponent] {
                 prop_assert!(!rest.contains(char::from(separator)));
             }
-            prop_assert_eq!(unescape(&sent, &delimiters).into_owned(), text);
+            prop_assert_eq!(unescape(&sent, delimiters).into_owned(), text);
         }
 
         #[test]
