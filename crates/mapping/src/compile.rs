@@ -49,6 +49,7 @@ struct Compiler {
     names: Names,
     codes: Vec<CodeMap>,
     origins: Vec<Origin>,
+    bindings: Vec<Origin>,
     registers: Registers,
 }
 
@@ -58,7 +59,14 @@ pub(crate) fn compile(files: &[RuleFile<'_>]) -> Result<Plan, Vec<Fault>> {
     let mut faults = Faults::new(files.iter().map(|file| file.path.to_owned()).collect());
     let raw = read(&files, &mut faults);
     let names = names(&raw, &mut faults);
-    let mut compiler = Compiler { faults, names, codes: raw.codes, origins: Vec::new(), registers: Registers::default() };
+    let mut compiler = Compiler {
+        faults,
+        names,
+        codes: raw.codes,
+        origins: Vec::new(),
+        bindings: Vec::new(),
+        registers: Registers::default(),
+    };
 
     let mut value_maps: Vec<ValueMap> = raw.datatypes.into_iter().map(|map| compiler.value_map(map)).collect();
     let mut segment_maps: Vec<SegmentMap> = raw.segments.into_iter().map(|map| compiler.segment_map(map)).collect();
@@ -81,6 +89,7 @@ pub(crate) fn compile(files: &[RuleFile<'_>]) -> Result<Plan, Vec<Fault>> {
         digest: digest(&files),
         files: files.iter().map(|file| SmolStr::new(file.path)).collect(),
         origins: compiler.origins,
+        bindings: compiler.bindings,
         registers: compiler.registers.finish(),
         segment_maps,
         value_maps,
@@ -201,7 +210,7 @@ impl Compiler {
         }
         if elements::kind(&raw.target) != Some(TypeKind::Resource) {
             self.fault(raw.place, format!("`{}` is not an R4 resource", raw.target));
-            return SegmentMap { name: raw.name.into(), resource: raw.target.into(), rules: Vec::new(), ignores: Vec::new() };
+            return SegmentMap { rules: Vec::new(), ignores: Vec::new() };
         }
         let scope = rules::RuleScope {
             base: crate::source::Base::Segment(&segment),
@@ -210,7 +219,7 @@ impl Compiler {
             map: SmolStr::from(raw.name.as_str()),
         };
         let (rules, ignores) = self.rules(raw.rules, raw.ignores, &scope);
-        SegmentMap { name: raw.name.into(), resource: raw.target.into(), rules, ignores }
+        SegmentMap { rules, ignores }
     }
 
     /// Datatype maps that end up applying themselves.

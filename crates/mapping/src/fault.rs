@@ -53,19 +53,11 @@ impl Faults {
         self.found.push(Fault { file: file.to_owned(), line: 0, message: message.into() });
     }
 
-    pub(crate) fn file_name(&self, file: usize) -> &str {
-        self.files.get(file).map_or("", String::as_str)
-    }
-
     /// All faults, sorted, each once; empty when there are none.
     pub(crate) fn finish(mut self) -> Vec<Fault> {
         self.found.sort();
         self.found.dedup();
         self.found
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.found.len()
     }
 }
 

@@ -68,11 +68,6 @@ impl Grammar {
         self.slots.iter().position(|slot| slot.path == path)
     }
 
-    /// Whether a segment of this name has a place.
-    pub(crate) fn knows(&self, segment: &str) -> bool {
-        self.slots.iter().any(|slot| slot.segment == segment)
-    }
-
     /// The groups around a slot, innermost first, the message last.
     pub(crate) fn around(&self, slot: usize) -> impl Iterator<Item = usize> + '_ {
         let innermost = self.slots.get(slot).map(|slot| slot.group);

@@ -23,8 +23,8 @@ pub(crate) struct Instance {
     pub resource: SmolStr,
     /// Index of the segment that began it.
     pub segment: u32,
-    /// Whether another resource's rule made it (`resource = …`).
-    pub referred: bool,
+    /// The resource whose rule made it (`resource = …`).
+    pub parent: Option<usize>,
     registers: Vec<Building>,
 }
 
@@ -37,8 +37,8 @@ struct Building {
 }
 
 impl Instance {
-    pub(crate) fn new(resource: SmolStr, segment: u32, referred: bool) -> Self {
-        Self { resource, segment, referred, registers: Vec::new() }
+    pub(crate) fn new(resource: SmolStr, segment: u32, parent: Option<usize>) -> Self {
+        Self { resource, segment, parent, registers: Vec::new() }
     }
 
     /// Puts a value into an item of a register. False where the place was taken.
@@ -196,11 +196,6 @@ impl Gathered {
         self.found.keys()
     }
 
-    /// What is said of a resource.
-    pub(crate) fn get(&self, key: &ResourceKey) -> Option<&Contribution> {
-        self.found.get(key)
-    }
-
     pub(crate) fn finish(self) -> Vec<Contribution> {
         self.found.into_values().collect()
     }
@@ -261,7 +256,7 @@ mod tests {
 
     #[test]
     fn items_come_in_order_and_nulls_only_alone() {
-        let mut instance = Instance::new("Patient".into(), 0, false);
+        let mut instance = Instance::new("Patient".into(), 0, None);
         instance.put(0, Strength::Asserts, (2, 1), &[], text("c"));
         instance.put(0, Strength::Asserts, (1, 2), &[], text("b"));
         instance.put(0, Strength::Asserts, (1, 1), &[], text("a"));
@@ -273,7 +268,7 @@ mod tests {
 
     #[test]
     fn an_assertion_is_stronger_than_a_filling() {
-        let mut instance = Instance::new("Patient".into(), 0, false);
+        let mut instance = Instance::new("Patient".into(), 0, None);
         instance.put(1, Strength::Fills, ONLY, &[], text("f"));
         instance.put(1, Strength::Asserts, ONLY, &[], text("a"));
         assert_eq!(show(instance), [r#"status Asserts "a""#]);
@@ -281,7 +276,7 @@ mod tests {
 
     #[test]
     fn extensions_of_repeating_primitives_align() {
-        let mut instance = Instance::new("AllergyIntolerance".into(), 0, false);
+        let mut instance = Instance::new("AllergyIntolerance".into(), 0, None);
         instance.put(2, Strength::Asserts, (1, 1), &[], text("food"));
         instance.put(3, Strength::Asserts, (1, 2), &[], text("x"));
         assert_eq!(show(instance), [r#"_category[1] Asserts [null,"x"]"#, r#"category[1] Asserts ["food",null]"#]);

@@ -12,12 +12,14 @@ use crate::grammar::Placement;
 use crate::issue::IssueCode;
 use crate::plan::{Ignore, Plan, RuleOrigin};
 use crate::source::Source;
-use crate::value::{At, Value, occurrences};
+use crate::value::{At, Value, occurrences, segment_at};
 
 /// What happened at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Mapped,
+    /// A datatype map was applied here; its `[[ignore]]` rules hold below.
+    Applied(usize),
     /// Not mapped, for a reason with a code.
     Dropped(IssueCode),
     Failed(IssueCode),
@@ -135,7 +137,7 @@ impl Ledger {
         let mut counts = BTreeMap::new();
         self.each(message, plan, &mut |at, fate| {
             let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
-            let name = message.segments().get(index).map_or("", hl7::Segment::name);
+            let name = segment_at(message, at.segment).map_or("", |segment| segment.name());
             // Names of segments the rules do not know come from outside: they must not become labels without bound.
             let name = match self.placements.get(index) {
                 Some(Placement::Unknown) if name.starts_with('Z') => "Z",
@@ -149,7 +151,7 @@ impl Ledger {
     }
 
     fn each<'p>(&self, message: &Message<'_>, plan: &'p Plan, found: &mut impl FnMut(At, Fate<'p>)) {
-        for (index, _) in message.segments().iter().enumerate() {
+        for index in 0..message.segment_count() {
             let ignores = self.ignores(index, plan);
             for_each_leaf(message, index, &mut |at| found(at, self.fate(at, message, &ignores, plan)));
         }
@@ -182,12 +184,12 @@ impl Ledger {
         if let Some(code) = code(|outcome| if let Outcome::Dropped(code) = outcome { Some(code) } else { None }) {
             return Fate::Kept(Some(code));
         }
-        self.unmarked(at, message, ignores, plan)
+        marks.iter().find_map(|mark| ignored_below(mark, at, plan)).unwrap_or_else(|| self.unmarked(at, message, ignores, plan))
     }
 
     fn unmarked<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
         let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
-        let name = message.segments().get(index).map_or("", hl7::Segment::name);
+        let name = segment_at(message, at.segment).map_or("", |segment| segment.name());
         if name == "MSH" && at.field <= 2 {
             return Fate::Ignored { why: "delimiters and encoding characters", file: "", line: 0 };
         }
@@ -199,8 +201,7 @@ impl Ledger {
             _ => false,
         });
         if let Some(ignore) = ignored {
-            let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
-            return Fate::Ignored { why: &ignore.why, file, line: ignore.line };
+            return ignored_by(ignore, plan);
         }
         match self.placements.get(index) {
             Some(Placement::Repeated) => Fate::Kept(Some(IssueCode::SegmentRepeated)),
@@ -222,10 +223,25 @@ impl Ledger {
     }
 }
 
+fn ignored_by<'p>(ignore: &'p Ignore, plan: &'p Plan) -> Fate<'p> {
+    let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
+    Fate::Ignored { why: &ignore.why, file, line: ignore.line }
+}
+
+/// The `[[ignore]]` of the datatype map applied at a mark that holds for a leaf below.
+fn ignored_below<'p>(mark: &Mark, at: At, plan: &'p Plan) -> Option<Fate<'p>> {
+    let Outcome::Applied(map) = mark.outcome else { return None };
+    let map = plan.value_maps.get(map)?;
+    let below = if mark.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
+    let covers = |parts: &[u16; 2]| parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below);
+    let ignore = map.ignores.iter().find(|ignore| matches!(&ignore.source, Source::Value { parts } if covers(parts)))?;
+    Some(ignored_by(ignore, plan))
+}
+
 /// Calls `found` with the place of every valued leaf of a segment: the finest parts that hold something, `""` included.
 fn for_each_leaf(message: &Message<'_>, index: usize, found: &mut impl FnMut(At)) {
-    let Some(segment) = message.segments().get(index) else { return };
     let number = u32::try_from(index).unwrap_or(u32::MAX);
+    let Some(segment) = segment_at(message, number) else { return };
     let is_header = segment.name() == "MSH";
     for field in 1..=segment.field_count() {
         let Ok(field_number) = u16::try_from(field) else { return };

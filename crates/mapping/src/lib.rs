@@ -12,26 +12,44 @@
     )
 )]
 
+mod apply;
+mod assemble;
 mod code_map;
 mod compile;
 mod condition;
 pub mod contribution;
+mod convert;
 mod elements;
+mod evaluate;
+mod execute;
+mod explain;
 mod fault;
 mod grammar;
 mod identity;
 mod instance;
+mod issue;
+mod ledger;
+mod mapped;
 mod node;
 mod number;
 mod plan;
 mod primitive;
+mod provenance;
 mod reader;
 mod rule_file;
 mod sender;
 mod source;
+mod structure;
+mod system;
 mod target;
+mod time;
+mod value;
 
 pub use contribution::{Contribution, Register, RegisterPath, Scope, Strength};
+pub use explain::Explanation;
 pub use fault::Fault;
+pub use issue::{Issue, IssueCode};
+pub use ledger::{Fate, FateKind, Leaf, Ledger};
+pub use mapped::{MapError, Mapped};
 pub use plan::{Plan, RuleFile, RuleOrigin};
 pub use sender::{Context, EncounterFallback, Sender, UnknownTimeZone, Zone};

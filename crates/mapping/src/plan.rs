@@ -32,6 +32,7 @@ pub struct Plan {
     pub(crate) digest: String,
     pub(crate) files: Vec<SmolStr>,
     pub(crate) origins: Vec<Origin>,
+    pub(crate) bindings: Vec<Origin>,
     pub(crate) registers: Vec<RegisterName>,
     pub(crate) segment_maps: Vec<SegmentMap>,
     pub(crate) value_maps: Vec<ValueMap>,
@@ -72,6 +73,11 @@ impl Plan {
     /// Every rule with its map, guide rows and target, in file order: what tests of coverage hold against.
     pub fn rules(&self) -> impl Iterator<Item = RuleOrigin<'_>> {
         self.origins.iter().map(|origin| self.describe(origin))
+    }
+
+    /// Every binding with its structure, guide rows and resource label, in file order.
+    pub fn bindings(&self) -> impl Iterator<Item = RuleOrigin<'_>> {
+        self.bindings.iter().map(|origin| self.describe(origin))
     }
 
     pub(crate) fn origin(&self, rule: u32) -> Option<RuleOrigin<'_>> {
@@ -126,8 +132,6 @@ pub(crate) struct RegisterName {
 /// `PV1[Encounter]`.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentMap {
-    pub name: SmolStr,
-    pub resource: SmolStr,
     pub rules: Vec<Rule>,
     pub ignores: Vec<Ignore>,
 }
@@ -135,6 +139,7 @@ pub(crate) struct SegmentMap {
 /// `XPN[HumanName]`.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueMap {
+    /// The guide's name.
     pub name: SmolStr,
     /// R4 type: complex, primitive or resource.
     pub target: SmolStr,

@@ -266,6 +266,6 @@ mod tests {
         let mut faults = Faults::new(vec!["a.toml".into()]);
         let mut table = parse(0, "map = \"A\"\nb = = 2\nc = \"d\"\n", &mut faults);
         assert_eq!(table.text("map", &mut faults).as_deref(), Some("A"));
-        assert!(faults.len() >= 1);
+        assert!(!faults.finish().is_empty());
     }
 }

@@ -11,18 +11,18 @@ use crate::plan::{Plan, Structure};
 /// The structure's index. The event must have rules; MSH-9.3 counts where it is one of the event's structures or where
 /// the content fits it better than those.
 pub(crate) fn choose(plan: &Plan, message: &Message<'_>) -> Result<usize, MapError> {
-    let header = message.segments().iter().find(|segment| segment.name() == "MSH");
+    let header = message.segment("MSH");
     let part = |n: usize| {
         let text = header.map(|header| header.field(9).component(n).text().trim().to_owned());
         text.filter(|text| !text.is_empty())
     };
     // 2.1 and 2.2 may leave the event to EVN-1.
     let event = part(2).or_else(|| {
-        let event = message.segments().iter().find(|segment| segment.name() == "EVN")?;
+        let event = message.segment("EVN")?;
         let text = event.field(1).component(1).text().trim().to_owned();
         (!text.is_empty()).then_some(text)
     });
-    let unsupported = || MapError::UnsupportedEvent { location: location(9) };
+    let unsupported = || MapError::UnsupportedEvent { location: message_type() };
     let (code, event) = part(1).zip(event).ok_or_else(unsupported)?;
     let of_event = plan.events.get(&SmolStr::from_iter([&code, "^", &event])).ok_or_else(unsupported)?;
     let named = part(3).and_then(|name| {
@@ -36,15 +36,9 @@ pub(crate) fn choose(plan: &Plan, message: &Message<'_>) -> Result<usize, MapErr
     }
 }
 
-fn location(field: usize) -> Location {
-    Location {
-        segment: "MSH".to_owned(),
-        occurrence: 1,
-        field: Some(field),
-        repetition: None,
-        component: None,
-        subcomponent: None,
-    }
+/// MSH-9.
+pub(crate) fn message_type() -> Location {
+    Location::field("MSH", 9)
 }
 
 /// The candidate with the fewest segments out of place; the first of equals.
@@ -54,9 +48,9 @@ fn best(plan: &Plan, message: &Message<'_>, candidates: impl Iterator<Item = usi
 
 fn misfits(structure: &Structure, message: &Message<'_>) -> usize {
     let mut placer = Placer::new(&structure.grammar);
-    let fits = |segment: &Segment<'_>| match placer.place(segment.name()) {
+    let fits = |segment: Segment<'_, '_>| match placer.place(segment.name()) {
         Placement::Placed(placed) => !placed.out_of_order,
         Placement::Repeated | Placement::Unknown => false,
     };
-    message.segments().len().saturating_sub(message.segments().iter().map(fits).filter(|fits| *fits).count())
+    message.segment_count().saturating_sub(message.segments().map(fits).filter(|fits| *fits).count())
 }

@@ -31,16 +31,20 @@ impl At {
 
     /// The place by name, for people; `occurrence` is the segment's number among those of its name.
     pub(crate) fn location(self, message: &Message<'_>, occurrence: u32) -> Location {
-        let index = usize::try_from(self.segment).unwrap_or(usize::MAX);
+        let name = segment_at(message, self.segment).map_or("", |segment| segment.name());
         Location {
-            segment: message.segments().get(index).map_or("", Segment::name).to_owned(),
-            occurrence: usize::try_from(occurrence).unwrap_or(usize::MAX),
-            field: some(self.field),
-            repetition: some(self.repetition),
-            component: some(self.component),
-            subcomponent: some(self.subcomponent),
+            field: self.field.into(),
+            repetition: self.repetition.into(),
+            component: self.component.into(),
+            subcomponent: self.subcomponent.into(),
+            ..Location::segment(name, occurrence)
         }
     }
+}
+
+/// The segment at an index from 0.
+pub(crate) fn segment_at<'m, 't>(message: &'m Message<'t>, index: u32) -> Option<Segment<'m, 't>> {
+    message.segment_at(usize::try_from(index).ok()?.checked_add(1)?)
 }
 
 /// For each segment its number among those of its name, from 1.
@@ -55,10 +59,6 @@ pub(crate) fn occurrences(message: &Message<'_>) -> Vec<u32> {
     numbers
 }
 
-fn some(number: u16) -> Option<usize> {
-    (number > 0).then(|| usize::from(number))
-}
-
 /// An element of a message with its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'t> {
@@ -71,17 +71,13 @@ impl<'t> Value<'t> {
     /// is only itself.
     pub(crate) fn part(self, n: u16) -> Option<Value<'t>> {
         let mut at = self.at;
-        let element = if at.component == 0 {
+        if at.component == 0 {
             at.component = n;
-            self.element.component(usize::from(n))
         } else if at.subcomponent == 0 {
             at.subcomponent = n;
-            self.element.subcomponent(usize::from(n))
-        } else if n == 1 {
-            self.element
-        } else {
-            return None;
-        };
+        }
+        // The same datatype reads the same one level down.
+        let element = self.element.component(usize::from(n));
         (element.state() != State::Absent).then_some(Value { element, at })
     }
 

@@ -9,7 +9,7 @@ use super::Compiler;
 use crate::elements::{self, TypeKind};
 use crate::fault::Place;
 use crate::grammar::Grammar;
-use crate::plan::{Bind, BindReference, Label, Span, Structure};
+use crate::plan::{Bind, BindReference, Label, Origin, Span, Structure};
 use crate::rule_file::{RawBind, RawMessage};
 use crate::source::Base;
 use crate::target;
@@ -40,6 +40,13 @@ impl Compiler {
         }
         let mut binds: Vec<Vec<Bind>> = vec![Vec::new(); grammar.slots.len()];
         for bind in raw.binds {
+            self.bindings.push(Origin {
+                file: bind.place.file,
+                line: bind.place.line,
+                map: SmolStr::from(raw.structure.as_str()),
+                rows: bind.rows.clone(),
+                target: SmolStr::from(bind.resource.as_str()),
+            });
             if let Some((slot, bind)) = self.bind(bind, &grammar, &labels)
                 && let Some(of_slot) = binds.get_mut(slot)
             {

@@ -1,0 +1,246 @@
+//! From resources being built to contributions: identities, references, our own identifiers, Provenance, issues.
+//! Not here: rules.
+//! Contract: a resource without identity is not written, and what was mapped into it is in the ledger as kept; a
+//! resource that lacks required elements is contributed all the same, since other messages may have them: what is
+//! rendered from all of them is checked before it is written.
+
+use std::collections::BTreeMap;
+
+use fhir::{Json, ResourceKey};
+use smol_str::SmolStr;
+
+use crate::contribution::{Register, RegisterPath, Scope};
+use crate::execute::Mapper;
+use crate::identity::{Account, Identified, Identifier, is_per_message};
+use crate::instance::{Gathered, Instance};
+use crate::issue::{Issue, IssueCode};
+use crate::ledger::{Ledger, Outcome};
+use crate::mapped::{MapError, Mapped};
+use crate::node::Node;
+use crate::plan::Structure;
+use crate::provenance;
+use crate::system::Authority;
+use crate::value::{At, Value};
+
+/// A resource's place in the result.
+struct Resolved {
+    identified: Identified,
+    url: SmolStr,
+}
+
+/// Finishes a mapping.
+pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<Mapped, MapError> {
+    let plan = mapper.plan;
+    let Some(structure) = plan.structures.get(index) else {
+        return Err(MapError::UnsupportedEvent { location: crate::structure::message_type() });
+    };
+    let (resolved, subject) = identify(&mapper, structure)?;
+    refer(&mut mapper);
+    let instances = std::mem::take(&mut mapper.instances);
+    let origins: Vec<(u32, bool)> = instances.iter().map(|i| (i.segment, i.is_empty())).collect();
+    let names: Vec<Option<SmolStr>> = instances.iter().zip(&resolved).map(|(i, r)| if r.is_none() { display(i, plan) } else { None }).collect();
+    let resolve = |index: usize| reference(index, &resolved, &names);
+    let mut gathered = Gathered::default();
+    let mut provenance_registers = BTreeMap::new();
+    for (number, (instance, found)) in instances.into_iter().zip(&resolved).enumerate() {
+        let Some(found) = found else {
+            let (segment, empty) = origins.get(number).copied().unwrap_or((0, true));
+            if !empty {
+                unidentified(&mut mapper, number, segment);
+            }
+            continue;
+        };
+        let (resource, segment) = (instance.resource.clone(), instance.segment);
+        let registers = instance.finish(&plan.registers, &resolve);
+        if resource == "Provenance" {
+            provenance_registers.extend(registers);
+            continue;
+        }
+        let conflicts = add(&mut gathered, found, registers);
+        for _ in conflicts {
+            mapper.raise(IssueCode::ConflictingValues, At { segment, ..At::default() }, None);
+        }
+    }
+    attest(&mut mapper, &mut gathered, provenance_registers);
+    let issues = issues(&mut mapper);
+    Ok(Mapped {
+        structure: structure.name.clone(),
+        subject,
+        contributions: gathered.finish(),
+        ledger: Ledger::new(index, mapper.marks, mapper.placements),
+        issues,
+    })
+}
+
+/// Identities of all resources, patients first, since the others' may hang on them; and the subject's.
+fn identify(mapper: &Mapper<'_, '_, '_>, structure: &Structure) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
+    let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: account(mapper) };
+    let mut resolved: Vec<Option<Resolved>> = mapper.instances.iter().map(|_| None).collect();
+    let subject = mapper.labelled.get(&(structure.subject, 0)).copied();
+    for (index, instance) in mapper.instances.iter().enumerate() {
+        let required = mapper.plan.identities.get(&instance.resource).is_some_and(|identity| identity.required);
+        if instance.resource != "Patient" && !required && subject != Some(index) {
+            continue;
+        }
+        match identifier.identify(instance, None, &|_| None) {
+            Some(identified) => set(&mut resolved, index, identified),
+            None if required || subject == Some(index) => {
+                let location = mapper.location(At { segment: instance.segment, ..At::default() });
+                return Err(MapError::NoPatientIdentity { location, why: "no identifier with a system" });
+            }
+            None => {}
+        }
+    }
+    let Some(key) = subject.and_then(|index| resolved.get(index)?.as_ref()).map(|found| found.identified.key.clone()) else {
+        return Err(MapError::NoPatientIdentity { location: subject_location(structure), why: "no segment for the patient" });
+    };
+    // What a rule of a resource made comes behind it: from the back, content that refers to others finds them.
+    for (index, instance) in mapper.instances.iter().enumerate().rev() {
+        if resolved.get(index).is_some_and(Option::is_some) || (instance.is_empty() && !is_per_message(&instance.resource)) {
+            continue;
+        }
+        let of = patient_of(mapper, index, &resolved).unwrap_or_else(|| key.clone());
+        let resolve = |index: usize| reference(index, &resolved, &[]);
+        if let Some(identified) = identifier.identify(instance, Some(&of), &resolve) {
+            set(&mut resolved, index, identified);
+        }
+    }
+    Ok((resolved, key))
+}
+
+fn set(resolved: &mut [Option<Resolved>], index: usize, identified: Identified) {
+    if let Some(place) = resolved.get_mut(index) {
+        *place = Some(Resolved { url: identified.key.full_url(), identified });
+    }
+}
+
+/// The patient a resource refers to, where a message has several (A17).
+fn patient_of(mapper: &Mapper<'_, '_, '_>, index: usize, resolved: &[Option<Resolved>]) -> Option<ResourceKey> {
+    let mut at = index;
+    while let Some(parent) = mapper.instances.get(at).and_then(|instance| instance.parent) {
+        at = parent;
+    }
+    let patients = mapper.wanted.iter().filter(|wanted| wanted.from == at).filter_map(|wanted| {
+        let target = *mapper.labelled.get(&wanted.to)?;
+        (mapper.instances.get(target)?.resource == "Patient").then_some(target)
+    });
+    let own = (mapper.instances.get(at)?.resource == "Patient").then_some(at);
+    let patient = own.or_else(|| patients.into_iter().next())?;
+    resolved.get(patient)?.as_ref().map(|found| found.identified.key.clone())
+}
+
+fn subject_location(structure: &Structure) -> hl7::Location {
+    let binds = structure.binds.iter().position(|binds| binds.iter().any(|bind| bind.label == structure.subject));
+    let segment = binds.and_then(|slot| structure.grammar.slots.get(slot)).map_or("PID", |slot| slot.segment.as_str());
+    hl7::Location::segment(segment, 1)
+}
+
+/// PID-18 with its system, where the message has one patient.
+fn account(mapper: &Mapper<'_, '_, '_>) -> Account {
+    let mut patients = mapper.message.segments().enumerate().filter(|(_, segment)| segment.name() == "PID");
+    let (Some((index, segment)), None) = (patients.next(), patients.next()) else { return None };
+    let element = segment.field(18).repetitions().next()?;
+    let at = At { segment: u32::try_from(index).ok()?, field: 18, repetition: 1, ..At::default() };
+    let value = Value { element, at };
+    let text = |value: Option<Value<'_>>| value.and_then(Value::leaf_text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let number = text(value.part(1))?;
+    let part = |n: u16| text(value.part(4).and_then(|authority| authority.part(n)));
+    let authority = Authority { namespace: part(1), universal: part(2), universal_type: part(3) };
+    let sender = mapper.context.sender;
+    let system = authority.system(sender).or_else(|| sender.visit_id_system.as_deref().map(SmolStr::from))?;
+    Some((system, number.into()))
+}
+
+/// The references that bindings ask for.
+fn refer(mapper: &mut Mapper<'_, '_, '_>) {
+    let strength = crate::contribution::Strength::Asserts;
+    for wanted in std::mem::take(&mut mapper.wanted) {
+        if let Some(target) = mapper.labelled.get(&wanted.to).copied()
+            && let Some(instance) = mapper.instances.get_mut(wanted.from)
+        {
+            instance.put(wanted.register, strength, wanted.item, wanted.steps, Node::Reference(target));
+        }
+    }
+}
+
+fn reference(index: usize, resolved: &[Option<Resolved>], names: &[Option<SmolStr>]) -> Option<Json> {
+    if let Some(found) = resolved.get(index)?.as_ref() {
+        return Some(Json::object([("reference", Json::String(found.url.clone()))]));
+    }
+    let name = names.get(index)?.clone()?;
+    Some(Json::object([("display", Json::String(name))]))
+}
+
+/// The name of a resource that is not written, for `Reference.display`.
+fn display(instance: &Instance, plan: &crate::plan::Plan) -> Option<SmolStr> {
+    let registers = instance.clone().finish(&plan.registers, &|_| None);
+    let name = registers.iter().find(|(path, _)| path.as_str() == "name" || path.starts_with("name["));
+    let value = name.and_then(|(_, register)| register.value.as_ref())?;
+    if let Some(text) = value.as_str() {
+        return Some(SmolStr::from(text));
+    }
+    let first = value.items().first()?;
+    if let Some(text) = first.get("text").and_then(Json::as_str) {
+        return Some(SmolStr::from(text));
+    }
+    let list = |member: &str| first.get(member).map_or(&[][..], Json::items).iter().filter_map(Json::as_str);
+    let family = first.get("family").and_then(Json::as_str);
+    let parts: Vec<&str> = list("prefix").chain(list("given")).chain(family).chain(list("suffix")).collect();
+    (!parts.is_empty()).then(|| SmolStr::from(parts.join(" ")))
+}
+
+/// Nothing identifies it: what was mapped into it is only in the message.
+fn unidentified(mapper: &mut Mapper<'_, '_, '_>, instance: usize, segment: u32) {
+    for mark in mapper.marks.iter_mut().filter(|mark| mark.instance == instance && mark.outcome == Outcome::Mapped) {
+        mark.outcome = Outcome::Dropped(IssueCode::NoIdentity);
+    }
+    mapper.raise(IssueCode::NoIdentity, At { segment, ..At::default() }, None);
+}
+
+fn add(gathered: &mut Gathered, found: &Resolved, mut registers: BTreeMap<RegisterPath, Register>) -> Vec<SmolStr> {
+    let Identified { key, scope, carried } = &found.identified;
+    if let Some((path, json)) = carried {
+        let strength = crate::contribution::Strength::Asserts;
+        registers.insert(path.clone(), Register { strength, value: Some(json.clone()) });
+    }
+    gathered.add(key.clone(), *scope, registers)
+}
+
+/// The message's Provenance, over all it contributes to.
+fn attest(mapper: &mut Mapper<'_, '_, '_>, gathered: &mut Gathered, mut registers: BTreeMap<RegisterPath, Register>) {
+    let instance = Instance::new(SmolStr::new_static("Provenance"), 0, None);
+    let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: None };
+    let Some(identified) = identifier.identify(&instance, None, &|_| None) else { return };
+    if !provenance::complete(&mut registers, mapper, gathered) {
+        mapper.raise(IssueCode::RequiredMissing, At { segment: 0, field: 7, ..At::default() }, None);
+        return;
+    }
+    let found = Resolved { url: identified.key.full_url(), identified: Identified { scope: Scope::Subject, ..identified } };
+    add(gathered, &found, registers);
+}
+
+/// All issues by name, in the order of the message; a repetition that one rule dropped and another mapped is none.
+fn issues(mapper: &mut Mapper<'_, '_, '_>) -> Vec<Issue> {
+    mapper.marks.sort_unstable();
+    let mut raised = std::mem::take(&mut mapper.raised);
+    for mark in &mapper.marks {
+        if let Outcome::Dropped(code @ IssueCode::RepetitionDropped) = mark.outcome {
+            let key = (mark.at.segment, mark.at.field, mark.at.repetition);
+            let place = |other: &crate::ledger::Mark| (other.at.segment, other.at.field, other.at.repetition);
+            let start = mapper.marks.partition_point(|other| place(other) < key);
+            let same = mapper.marks.get(start..).unwrap_or_default().iter().take_while(|other| place(other) == key);
+            if !same.into_iter().any(|other| other.outcome == Outcome::Mapped) {
+                let at = At { component: 0, subcomponent: 0, ..mark.at };
+                raised.push(crate::execute::Raised { code, at, rule: Some(mark.rule) });
+            }
+        }
+    }
+    raised.sort_by_key(|raised| (raised.at, raised.code, raised.rule));
+    raised.dedup_by_key(|raised| (raised.at, raised.code, raised.rule));
+    let named = raised.into_iter().map(|raised| Issue {
+        code: raised.code,
+        location: mapper.location(raised.at),
+        path: raised.rule.and_then(|rule| mapper.plan.origin(rule)).map(|rule| SmolStr::new(rule.target)).unwrap_or_default(),
+    });
+    named.collect()
+}
