@@ -1,0 +1,94 @@
+//! From registers to a resource: what was said last, put together as R4 wants it.
+//!
+//! Lives here: the steps and what they report. Does not: which registers count (`render/winners`), building the JSON
+//! (`render/place`). Contract: deterministic; nothing is added that no message said except `resourceType`, and what is left
+//! out because R4 forbids it is reported.
+
+mod place;
+mod winners;
+
+use fhir::date_time::DateTime;
+use fhir::{CheckCode, Json, Object, ResourceKey};
+use smol_str::SmolStr;
+
+use crate::fold::{Chart, ResourceState};
+
+/// The end of a period came before its start and was left out (R4 per-1).
+pub const PERIOD_REVERSED: &str = "PERIOD_REVERSED";
+
+/// Something that could not be rendered as it was said.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RenderIssue {
+    /// The stable code.
+    pub code: &'static str,
+    /// The element: `Encounter.period.end`.
+    pub path: String,
+}
+
+/// A resource as the messages so far add up to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// The resource. References to resources of the chart hold [`ResourceKey::full_url`].
+    pub json: Json,
+    /// Elements that R4 requires and no message has said yet: `Encounter.status`.
+    pub missing: Vec<String>,
+    /// What was left out.
+    pub issues: Vec<RenderIssue>,
+}
+
+impl Chart {
+    /// The resource as R4 JSON; `None` for one that no event spoke of.
+    pub fn render(&self, resource: &ResourceKey) -> Option<Rendered> {
+        self.get(resource).map(|state| state.render(&resource.resource_type))
+    }
+}
+
+impl ResourceState {
+    /// The state as a resource of a type.
+    pub fn render(&self, resource_type: &str) -> Rendered {
+        let registers = winners::of(resource_type, &self.registers);
+        let mut members = place::build(&registers);
+        let mut issues = Vec::new();
+        order_periods(&mut members, resource_type, &mut issues);
+        members.insert(SmolStr::new_static("resourceType"), Json::string(resource_type));
+        let json = Json::Object(members);
+        let missing = missing(&json);
+        Rendered { json, missing, issues }
+    }
+}
+
+/// What the check says is required and is not there.
+fn missing(json: &Json) -> Vec<String> {
+    let issues = fhir::check(json).into_iter();
+    issues.filter(|i| i.code == CheckCode::Cardinality && i.message.ends_with("required")).map(|i| i.path).collect()
+}
+
+/// Drops the end of each Period that ends before it starts, at any depth.
+fn order_periods(members: &mut Object, path: &str, issues: &mut Vec<RenderIssue>) {
+    if is_reversed_period(members) {
+        members.remove("end");
+        members.remove("_end");
+        issues.push(RenderIssue { code: PERIOD_REVERSED, path: format!("{path}.end") });
+    }
+    for (name, value) in members {
+        match value {
+            Json::Object(inner) => order_periods(inner, &format!("{path}.{name}"), issues),
+            Json::Array(items) => {
+                for (i, item) in items.iter_mut().enumerate() {
+                    if let Json::Object(inner) = item {
+                        order_periods(inner, &format!("{path}.{name}[{i}]"), issues);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Of R4's types only Period has `start` and `end` and nothing besides but what every element has.
+fn is_reversed_period(members: &Object) -> bool {
+    const NAMES: [&str; 6] = ["start", "_start", "end", "_end", "id", "extension"];
+    let at = |name| DateTime::parse(members.get(name).and_then(Json::as_str)?).ok();
+    let (Some(start), Some(end)) = (at("start"), at("end")) else { return false };
+    start.is_after(&end) && members.keys().all(|name| NAMES.contains(&name.as_str()))
+}

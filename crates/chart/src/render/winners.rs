@@ -1,0 +1,95 @@
+//! Which registers of a resource count, where some exclude others: the types of a choice element (R4 §2.6.1.4), and the
+//! extensions of a primitive whose value has changed since.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
+use fhir::ElementTable;
+use mapping::{RegisterPath, Strength};
+use smol_str::SmolStr;
+
+use super::place::Place;
+use crate::fold::Entry;
+use crate::order::OrderKey;
+
+/// A register that counts: where it goes and what it holds.
+pub(super) struct Winner<'s> {
+    pub(super) place: Place<'s>,
+    pub(super) entry: &'s Entry,
+}
+
+/// By whose word: greater is later.
+fn word(entry: &Entry) -> (Strength, &OrderKey) {
+    (entry.strength, &entry.key)
+}
+
+/// The registers that count, in the order of their names.
+pub(super) fn of<'s>(resource_type: &str, registers: &'s BTreeMap<RegisterPath, Entry>) -> Vec<Winner<'s>> {
+    let all = registers.iter().map(|(path, entry)| Winner { place: Place::parse(path), entry });
+    let mut winners: Vec<Winner<'_>> = all.filter(|w| !is_outdated(w, registers)).collect();
+    let chosen = chosen_types(resource_type, &winners);
+    winners.retain(|w| {
+        choices(resource_type, &w.place)
+            .all(|(family, variant)| chosen.get(&family).is_none_or(|c| c.variant == variant))
+    });
+    winners
+}
+
+/// Is it an extension of a primitive whose value another message has set or cleared since? It was about the old value.
+/// In a repeating primitive the items belong together only when one message said both.
+fn is_outdated(winner: &Winner<'_>, registers: &BTreeMap<RegisterPath, Entry>) -> bool {
+    let Some(primitive) = winner.place.extended_primitive().and_then(|path| registers.get(&path)) else { return false };
+    let (extension, value) = (word(winner.entry), word(primitive));
+    if winner.place.is_item() && winner.place.leaf().starts_with('_') {
+        return extension.1 != value.1;
+    }
+    extension.1 != value.1 && extension < value
+}
+
+/// The type a choice element has.
+struct Chosen<'s> {
+    variant: &'s str,
+    by: (Strength, &'s OrderKey),
+}
+
+/// For each choice element, the type that was said last; of two in one message the later in the alphabet, which takes
+/// `deceasedDateTime` over `deceasedBoolean`.
+fn chosen_types<'s>(resource_type: &str, winners: &[Winner<'s>]) -> BTreeMap<SmolStr, Chosen<'s>> {
+    let mut chosen: BTreeMap<SmolStr, Chosen<'s>> = BTreeMap::new();
+    for winner in winners.iter().filter(|w| w.entry.value.is_some()) {
+        for (family, variant) in choices(resource_type, &winner.place) {
+            let candidate = Chosen { variant, by: word(winner.entry) };
+            match chosen.entry(family) {
+                Slot::Vacant(free) => {
+                    free.insert(candidate);
+                }
+                Slot::Occupied(mut taken) => {
+                    let best = taken.get_mut();
+                    if (candidate.by, candidate.variant) > (best.by, best.variant) {
+                        *best = candidate;
+                    }
+                }
+            }
+        }
+    }
+    chosen
+}
+
+/// The choice elements along a register's path, each as `Patient.deceased` with the type's member `deceasedDateTime`.
+fn choices<'s>(resource_type: &str, place: &Place<'s>) -> impl Iterator<Item = (SmolStr, &'s str)> {
+    let mut parent = SmolStr::new(resource_type);
+    let steps: Vec<&'s str> = place.steps().collect();
+    steps.into_iter().filter_map(move |step| {
+        let variant = step.strip_prefix('_').unwrap_or(step);
+        let family = family(&parent, variant);
+        parent = SmolStr::new([parent.as_str(), variant].join("."));
+        Some((family?, variant))
+    })
+}
+
+/// `Patient.deceased` for `deceasedDateTime`: the stem before a capital that the table knows as a choice.
+fn family(parent: &str, variant: &str) -> Option<SmolStr> {
+    let capitals = variant.char_indices().filter(|(_, c)| c.is_ascii_uppercase());
+    let mut stems = capitals.filter_map(|(at, _)| Some([parent, variant.get(..at)?].join(".")));
+    stems.find(|stem| ElementTable::r4().element(&[stem, "[x]"].concat()).is_some()).map(SmolStr::from)
+}
