@@ -5,6 +5,8 @@
 
 mod order;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 

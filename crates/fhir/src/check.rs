@@ -6,6 +6,8 @@
 
 mod reference;
 mod terminology;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use std::borrow::Cow;

@@ -1,7 +1,9 @@
 //! JSON as FHIR needs it: decimals keep their text, objects keep one key order.
 //!
 //! A FHIR decimal `5.00` is not `5.0` (R4 §2.24.0.1), so numbers never pass through a binary float. Objects are sorted
-//! (`resourceType` first when written), so the same content is the same bytes whatever built it.
+//! (`resourceType` first when written), so the same content is the same bytes whatever built it. Reading text: `parse`.
+
+mod parse;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,9 +58,7 @@ impl Json {
 
     /// Parses UTF-8 bytes; numbers keep their digits.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
-        serde_json::from_slice::<serde_json::Value>(bytes)
-            .map(Self::from)
-            .map_err(|e| ParseError { line: e.line(), column: e.column() })
+        parse::parse(bytes)
     }
 
     /// The member `name` of an object.
@@ -218,5 +218,94 @@ impl<'de> serde::Deserialize<'de> for Json {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_text() {
+        for text in ["5.00", "5", "-0.10", "1e5", "1E-7", "1.0e+20", "123456789012345678901234567890.10", "0"] {
+            assert_eq!(Json::parse(text).unwrap().to_string(), text);
+        }
+        assert_ne!(Json::parse("5.0").unwrap(), Json::parse("5.00").unwrap());
+    }
+
+    #[test]
+    fn keys_have_one_order_whatever_the_parser_keeps() {
+        let text = r#"{"z":1,"resourceType":"Patient","a":{"c":1,"b":[{"y":null,"x":true}]},"A":2}"#;
+        let canonical = r#"{"resourceType":"Patient","A":2,"a":{"b":[{"x":true,"y":null}],"c":1},"z":1}"#;
+        assert_eq!(Json::parse(text).unwrap().to_string(), canonical);
+        let mut by_hand = Object::new();
+        by_hand.insert("b".into(), true.into());
+        by_hand.insert("a".into(), "x".into());
+        assert_eq!(Json::Object(by_hand), Json::object([("a", Json::from("x")), ("b", Json::from(true))]));
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let text: String = ('\u{0}'..='\u{20}').chain(['"', '\\', '/', '\u{7f}', 'é', '\u{2028}', '𝄞']).collect();
+        let written = Json::string(text.as_str()).to_string();
+        assert!(written.bytes().all(|b| b >= b' '));
+        assert!(written.starts_with("\"\\u0000\\u0001") && written.contains("\\u001f"));
+        assert_eq!(Json::parse(&written).unwrap().as_str(), Some(text.as_str()));
+    }
+
+    #[test]
+    fn faults_have_a_place_and_no_text() {
+        let fault = Json::parse("{\"a\":\n  Jane}").unwrap_err();
+        assert_eq!(fault.to_string(), "not JSON: line 2, column 3");
+        for bad in ["", "{} x", "{\"a\":1,}", "[1 2]", "01", "\"\u{1}\"", "nul", "+1", ".5", "NaN"] {
+            assert!(Json::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Json::parse_bytes(b"\"\xff\"").is_err());
+        assert!(Json::parse(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn members_are_reached_by_type() {
+        let mut json = Json::parse(r#"{"resourceType":"Patient","active":true,"name":[{"family":"X"}]}"#).unwrap();
+        assert_eq!(json.resource_type(), Some("Patient"));
+        assert_eq!(json.get("active").and_then(Json::as_bool), Some(true));
+        assert_eq!(json.get("name").unwrap().items()[0].get("family").and_then(Json::as_str), Some("X"));
+        assert_eq!((json.items().len(), json.as_str(), json.as_bool()), (0, None, None));
+        json.as_object_mut().unwrap().remove("name");
+        assert!(json.get("name").is_none() && Json::Null.as_object_mut().is_none());
+    }
+
+    fn any_json() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::Bool),
+            "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,10})?([eE][+-]?[0-9]{1,3})?".prop_map(|n| Json::Number(n.into())),
+            any::<String>().prop_map(Json::string),
+        ];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Json::Array),
+                prop::collection::vec((any::<String>(), inner), 0..8).prop_map(Json::object),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(json in any_json()) {
+            let text = json.to_string();
+            let read = Json::parse(&text).unwrap();
+            prop_assert_eq!(&read, &json);
+            prop_assert_eq!(read.to_string(), text);
+            let stored = serde_json::to_string(&json).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Json>(&stored).unwrap(), json);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in any::<String>()) {
+            let _ = Json::parse(&text);
+        }
     }
 }

@@ -35,3 +35,38 @@ impl std::fmt::Debug for ResourceKey {
         write!(f, "{}({})", self.resource_type, self.full_url())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(resource_type: &str, system: &str, value: &str) -> ResourceKey {
+        ResourceKey { resource_type: resource_type.into(), system: system.into(), value: value.into() }
+    }
+
+    #[test]
+    fn the_name_depends_on_every_part_and_nothing_else() {
+        let patient = key("Patient", "urn:oid:1.2.3", "12345");
+        assert_eq!(patient.full_url(), key("Patient", "urn:oid:1.2.3", "12345").full_url());
+        for other in [
+            key("Person", "urn:oid:1.2.3", "12345"),
+            key("Patient", "urn:oid:1.2.4", "12345"),
+            key("Patient", "urn:oid:1.2.3", "12346"),
+        ] {
+            assert_ne!(patient.full_url(), other.full_url());
+        }
+        assert!(crate::primitive::is_urn_uuid(&patient.full_url()));
+    }
+
+    #[test]
+    fn the_name_is_the_same_in_every_version() {
+        let patient = key("Patient", "urn:oid:1.2.3", "12345");
+        assert_eq!(patient.full_url(), "urn:uuid:0f18dc0a-e183-5802-a5b1-78746e3a44a0");
+    }
+
+    #[test]
+    fn debug_does_not_show_the_identifier() {
+        let shown = format!("{:?}", key("Patient", "urn:oid:1.2.3", "12345"));
+        assert!(shown.starts_with("Patient(urn:uuid:") && !shown.contains("12345") && !shown.contains("1.2.3"));
+    }
+}

@@ -19,6 +19,7 @@ pub mod element;
 mod invariant;
 pub mod json;
 pub mod key;
+pub mod outcome;
 pub mod primitive;
 pub mod references;
 
@@ -27,5 +28,6 @@ pub use check::{CheckCode, CheckIssue, check, check_with};
 pub use element::{Element, ElementTable, ValueSet};
 pub use json::{Json, Object};
 pub use key::ResourceKey;
+pub use outcome::OperationOutcome;
 pub use primitive::Primitive;
 pub use references::{map_references, references};

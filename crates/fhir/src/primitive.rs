@@ -262,3 +262,113 @@ fn is_div(text: &str) -> bool {
     let opens = text.strip_prefix("<div").is_some_and(|rest| rest.starts_with([' ', '>', '/', '\t', '\r', '\n']));
     opens && (text.ends_with("</div>") || text.ends_with("/>"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_forms(primitive: Primitive, good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert_eq!(primitive.check_text(text), Ok(()), "{} {text:?}", primitive.name());
+        }
+        for text in bad {
+            assert!(primitive.check_text(text).is_err(), "{} {text:?}", primitive.name());
+        }
+    }
+
+    #[test]
+    fn texts_of_strings() {
+        let long = "é".repeat(STRING_CHARS_MAX);
+        assert_forms(
+            Primitive::String,
+            &["x", " a\tb\r\n", "é", &long],
+            &["", "\u{0}", "a\u{b}", &(long.clone() + "x")],
+        );
+        assert_forms(Primitive::Markdown, &["# x"], &[""]);
+        assert_forms(Primitive::Code, &["a", "a b", "é-1"], &["", " ", " a", "a ", "a  b", "a\t b"]);
+        assert_forms(Primitive::Id, &["a", "A.9-z", &"x".repeat(64)], &["", "a_b", "a b", &"x".repeat(65)]);
+        assert_forms(
+            Primitive::Xhtml,
+            &["<div xmlns=\"http://www.w3.org/1999/xhtml\">x</div>", "<div/>"],
+            &["x", "<divx></divx>"],
+        );
+        assert_forms(
+            Primitive::Base64Binary,
+            &["AAAA", "AAA=", "AA==", "AA AA\r\nBBBB"],
+            &["", "A", "AAA", "A===", "AA=A", "@@@@", "===="],
+        );
+    }
+
+    #[test]
+    fn texts_of_uris() {
+        assert_forms(
+            Primitive::Uri,
+            &[
+                "http://x.org",
+                "relative",
+                "urn:oid:2.16.840.1",
+                "urn:uuid:5c6b7f0e-2f0d-4b5e-9a4e-6d1f0c5a31d2",
+                "urn:id:x",
+            ],
+            &[
+                "",
+                "a b",
+                "urn:oid:ISO",
+                "urn:oid:1",
+                "urn:oid:1.02",
+                "urn:oid:3.1",
+                "urn:uuid:5C6B7F0E-2F0D-4B5E-9A4E-6D1F0C5A31D2",
+            ],
+        );
+        assert_forms(Primitive::Oid, &["urn:oid:1.2.0"], &["1.2.3", "urn:oid:1..2", "urn:oid:1.2."]);
+        assert_forms(
+            Primitive::Uuid,
+            &["urn:uuid:5c6b7f0e-2f0d-4b5e-9a4e-6d1f0c5a31d2"],
+            &["urn:uuid:", "urn:uuid:5c6b7f0e"],
+        );
+        for (text, absolute) in [
+            ("http://x", true),
+            ("urn:oid:1.2", true),
+            ("HL70203", false),
+            ("1a:b", false),
+            (":b", false),
+            ("a:", false),
+        ] {
+            assert_eq!(is_absolute_uri(text), absolute, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_numbers_and_times() {
+        assert_forms(
+            Primitive::Decimal,
+            &["0", "-0.10", "5.00", "1e5", "1.5E-10"],
+            &["", "01", ".5", "5.", "+1", "1e", "NaN"],
+        );
+        assert_forms(
+            Primitive::Integer,
+            &["0", "-2147483648", "2147483647"],
+            &["", "-0", "01", "1.0", "2147483648", "1e5"],
+        );
+        assert_forms(Primitive::UnsignedInt, &["0", "2147483647"], &["-1", "2147483648"]);
+        assert_forms(Primitive::PositiveInt, &["1"], &["0", "-1"]);
+        assert_forms(Primitive::Date, &["2020", "2020-02-29"], &["2019-02-29", "2020-01-01T00:00:00Z"]);
+        assert_forms(Primitive::DateTime, &["2020", "2020-01-01T00:00:00Z"], &["2020-01-01T00:00:00"]);
+        assert_forms(Primitive::Instant, &["2020-01-01T00:00:00.123+05:30"], &["2020-01-01"]);
+        assert_forms(Primitive::Time, &["00:00:00", "23:59:60.5"], &["24:00:00", "10:00", "10:00:00Z"]);
+        assert_forms(Primitive::Boolean, &["true", "false"], &["TRUE", "1"]);
+    }
+
+    #[test]
+    fn json_types() {
+        assert_eq!(Primitive::Boolean.check(&Json::Bool(true)), Ok(()));
+        assert_eq!(Primitive::Boolean.check(&"true".into()), Err(PrimitiveFault::JsonType("boolean")));
+        assert_eq!(Primitive::Decimal.check(&Json::Number("5.00".into())), Ok(()));
+        assert_eq!(Primitive::Decimal.check(&"5.00".into()), Err(PrimitiveFault::JsonType("number")));
+        assert_eq!(Primitive::Date.check(&Json::Number("2020".into())), Err(PrimitiveFault::JsonType("string")));
+        assert!(matches!(Primitive::PositiveInt.check(&Json::Number("0".into())), Err(PrimitiveFault::Form(_))));
+        for (name, primitive) in NAMES {
+            assert_eq!((Primitive::named(name), primitive.name()), (Some(primitive), name));
+        }
+    }
+}
