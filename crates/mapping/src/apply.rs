@@ -9,7 +9,7 @@ use crate::convert::{self, Converted};
 use crate::execute::{Frame, Mapper};
 use crate::instance::Instance;
 use crate::issue::IssueCode;
-use crate::ledger::Outcome;
+use crate::ledger::{Application, Outcome, Trail};
 use crate::mapped::MapError;
 use crate::node::{Member, Node, Step};
 use crate::plan::{Action, CodeShape, CodeUse, Rule, Unmapped};
@@ -39,35 +39,34 @@ impl<'p, 't> Mapper<'p, '_, 't> {
             }
             Action::Resource { map } => Some(self.resource(*map, rule, value, frame)),
             Action::Merge { map } => {
-                let rules = self.applied(*map, rule, value, frame);
-                self.resource_rules(rules, inner(frame, value));
+                let (rules, inner) = self.applied(*map, rule, value, frame);
+                self.resource_rules(rules, inner);
                 None
             }
         }
     }
 
-    /// The rules of a datatype map; the ledger is told where its `[[ignore]]`s hold.
-    fn applied(&mut self, map: usize, rule: &Rule, value: Value<'t>, frame: &Frame<'t>) -> &'p [Rule] {
-        let Some(found) = self.plan.value_maps.get(map) else { return &[] };
-        if !found.ignores.is_empty() {
-            self.mark(value.at, rule, frame, Outcome::Applied(map));
-        }
-        &found.rules
+    /// The rules of a datatype map and the frame they run in; the ledger is told of it.
+    fn applied(&mut self, map: usize, rule: &Rule, value: Value<'t>, frame: &Frame<'t>) -> (&'p [Rule], Frame<'t>) {
+        let via = u32::try_from(self.applications.len()).ok();
+        self.applications.push(Application { at: value.at, map, trail: Trail { rule: rule.id, via: frame.via } });
+        let rules = self.plan.value_maps.get(map).map_or(&[][..], |map| &map.rules);
+        (rules, Frame { value: Some(value), depth: frame.depth.saturating_add(1), via, ..*frame })
     }
 
     fn datatype(&mut self, map: usize, rule: &Rule, value: Value<'t>, frame: &Frame<'t>) -> Node {
-        let rules = self.applied(map, rule, value, frame);
-        self.value_rules(rules, inner(frame, value))
+        let (rules, inner) = self.applied(map, rule, value, frame);
+        self.value_rules(rules, inner)
     }
 
     /// A resource of its own, and a reference to it.
     fn resource(&mut self, map: usize, rule: &Rule, value: Value<'t>, frame: &Frame<'t>) -> Node {
         let Some(target) = self.plan.value_maps.get(map).map(|map| map.target.clone()) else { return Node::Empty };
-        let rules = self.applied(map, rule, value, frame);
+        let (rules, inner) = self.applied(map, rule, value, frame);
         let index = self.instances.len();
         self.instances.push(Instance::new(target, frame.segment, Some(frame.instance)));
         let item = (frame.segment, 0);
-        self.resource_rules(rules, Frame { instance: index, item, ..inner(frame, value) });
+        self.resource_rules(rules, Frame { instance: index, item, ..inner });
         match self.instances.get(index) {
             Some(instance) if !instance.is_empty() => Node::Reference(index),
             _ => Node::Empty,
@@ -94,7 +93,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
     /// Marks and raises what a conversion came to.
     fn converted(&mut self, converted: Converted, value: Value<'t>, rule: &Rule, frame: &Frame<'t>) -> Node {
         if let Some(code) = converted.issue {
-            self.raise(code, value.at, Some(rule.id));
+            self.raise(code, value.at, Some(frame.trail(rule)));
         }
         match (converted.json, converted.issue) {
             (Some(json), _) => {
@@ -142,7 +141,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         match configured.filter(|_| own_kind) {
             Some(system) => Node::Constant(Json::string(system)),
             None => {
-                self.raise(IssueCode::IdentifierWithoutAuthority, value.at, Some(rule.id));
+                self.raise(IssueCode::IdentifierWithoutAuthority, value.at, Some(frame.trail(rule)));
                 Node::Empty
             }
         }
@@ -160,7 +159,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
             }
         }
         if let Some(part) = named.first() {
-            self.raise(IssueCode::CodingSystemUnknown, part.at, Some(rule.id));
+            self.raise(IssueCode::CodingSystemUnknown, part.at, Some(frame.trail(rule)));
             self.mark(part.at, rule, frame, Outcome::Failed(IssueCode::CodingSystemUnknown));
         }
         Node::Empty
@@ -233,11 +232,11 @@ impl<'p, 't> Mapper<'p, '_, 't> {
     fn unmapped(&mut self, rule: &Rule, code: CodeUse, at: At, frame: &Frame<'t>, as_sent: impl FnOnce(&mut Self) -> Node) -> Node {
         match code.unmapped {
             Unmapped::Keep => {
-                self.raise(IssueCode::CodeUnmapped, at, Some(rule.id));
+                self.raise(IssueCode::CodeUnmapped, at, Some(frame.trail(rule)));
                 as_sent(self)
             }
             Unmapped::Omit => {
-                self.raise(IssueCode::CodeUnmapped, at, Some(rule.id));
+                self.raise(IssueCode::CodeUnmapped, at, Some(frame.trail(rule)));
                 self.mark(at, rule, frame, Outcome::Failed(IssueCode::CodeUnmapped));
                 Node::Empty
             }
@@ -249,11 +248,6 @@ impl<'p, 't> Mapper<'p, '_, 't> {
             }
         }
     }
-}
-
-/// The frame of a datatype map applied to a value.
-fn inner<'t>(frame: &Frame<'t>, value: Value<'t>) -> Frame<'t> {
-    Frame { value: Some(value), depth: frame.depth.saturating_add(1), ..*frame }
 }
 
 fn valued_text(value: Value<'_>) -> Option<String> {

@@ -67,7 +67,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
         structure: structure.name.clone(),
         subject,
         contributions: gathered.finish(),
-        ledger: Ledger::new(index, mapper.marks, mapper.placements),
+        ledger: Ledger::new(index, mapper.marks, mapper.applications, mapper.placements),
         issues,
     })
 }
@@ -76,7 +76,9 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
 fn identify(mapper: &Mapper<'_, '_, '_>, structure: &Structure) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
     let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: account(mapper) };
     let mut resolved: Vec<Option<Resolved>> = mapper.instances.iter().map(|_| None).collect();
-    let subject = mapper.labelled.get(&(structure.subject, 0)).copied();
+    // Where the subject's group repeats (A40), the first of them names the message.
+    let of_label = (structure.subject, 0)..=(structure.subject, u32::MAX);
+    let subject = mapper.labelled.range(of_label).next().map(|(_, index)| *index);
     for (index, instance) in mapper.instances.iter().enumerate() {
         let required = mapper.plan.identities.get(&instance.resource).is_some_and(|identity| identity.required);
         if instance.resource != "Patient" && !required && subject != Some(index) {
@@ -231,16 +233,16 @@ fn issues(mapper: &mut Mapper<'_, '_, '_>) -> Vec<Issue> {
             let same = mapper.marks.get(start..).unwrap_or_default().iter().take_while(|other| place(other) == key);
             if !same.into_iter().any(|other| other.outcome == Outcome::Mapped) {
                 let at = At { component: 0, subcomponent: 0, ..mark.at };
-                raised.push(crate::execute::Raised { code, at, rule: Some(mark.rule) });
+                raised.push(crate::execute::Raised { code, at, trail: Some(mark.trail) });
             }
         }
     }
-    raised.sort_by_key(|raised| (raised.at, raised.code, raised.rule));
-    raised.dedup_by_key(|raised| (raised.at, raised.code, raised.rule));
+    raised.sort_by_key(|raised| (raised.at, raised.code, raised.trail));
+    raised.dedup_by_key(|raised| (raised.at, raised.code, raised.trail));
     let named = raised.into_iter().map(|raised| Issue {
         code: raised.code,
         location: mapper.location(raised.at),
-        path: raised.rule.and_then(|rule| mapper.plan.origin(rule)).map(|rule| SmolStr::new(rule.target)).unwrap_or_default(),
+        path: raised.trail.map(|trail| crate::ledger::path(trail, &mapper.applications, mapper.plan)).unwrap_or_default(),
     });
     named.collect()
 }

@@ -51,18 +51,6 @@ impl Measure {
     }
 }
 
-impl Condition {
-    /// Every path the condition reads.
-    pub(crate) fn sources<'a>(&'a self, out: &mut Vec<&'a Source>) {
-        match self {
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.sources(out)),
-            Self::Not(part) => part.sources(out),
-            Self::Valued(s) | Self::Equals(s, _) | Self::In(s, _) | Self::Count(s, _) | Self::Length(s, _) => out.push(s),
-            Self::Same(a, b) => out.extend([a, b]),
-        }
-    }
-}
-
 /// Parses a condition whose paths are relative to `base`.
 pub(crate) fn parse(text: &str, base: Base<'_>) -> Result<Condition, String> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, base };

@@ -11,7 +11,7 @@ use crate::contribution::Strength;
 use crate::grammar::{Placed, Placement, Placer};
 use crate::instance::{Instance, ItemKey, ONLY};
 use crate::issue::IssueCode;
-use crate::ledger::{Mark, Outcome};
+use crate::ledger::{Application, Mark, Outcome, Trail};
 use crate::mapped::{MapError, Mapped};
 use crate::node::{Node, Step};
 use crate::plan::{Action, Bind, Plan, Rule, Span, Structure, Target};
@@ -45,7 +45,7 @@ pub(crate) struct Raised {
     pub code: IssueCode,
     pub at: At,
     /// Whose target it concerns.
-    pub rule: Option<u32>,
+    pub trail: Option<Trail>,
 }
 
 /// A reference that a binding asks for, once all resources are there.
@@ -71,6 +71,7 @@ pub(crate) struct Mapper<'p, 'm, 't> {
     pub labelled: BTreeMap<(usize, u32), usize>,
     pub wanted: Vec<Wanted<'p>>,
     pub marks: Vec<Mark>,
+    pub applications: Vec<Application>,
     pub raised: Vec<Raised>,
     pub placements: Vec<Placement>,
     pub parked: Option<MapError>,
@@ -90,6 +91,15 @@ pub(crate) struct Frame<'t> {
     /// The item written into.
     pub item: ItemKey,
     pub depth: u8,
+    /// The application of the datatype map at hand.
+    pub via: Option<u32>,
+}
+
+impl Frame<'_> {
+    /// A rule fired in this frame, for issues and the ledger.
+    pub(crate) fn trail(&self, rule: &Rule) -> Trail {
+        Trail { rule: rule.id, via: self.via }
+    }
 }
 
 impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
@@ -108,6 +118,7 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             labelled: BTreeMap::new(),
             wanted: Vec::new(),
             marks: Vec::with_capacity(256),
+            applications: Vec::with_capacity(64),
             raised: Vec::new(),
             placements: Vec::with_capacity(message.segment_count()),
             parked: None,
@@ -150,7 +161,7 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             if label.resource == "MessageHeader" && !self.context.message_header {
                 continue;
             }
-            let mut frame = Frame { segment, value: None, current: None, instance: 0, item: (segment, 0), depth: 0 };
+            let mut frame = Frame { segment, value: None, current: None, instance: 0, item: (segment, 0), depth: 0, via: None };
             if bind.condition.as_ref().is_some_and(|condition| !self.holds(condition, &frame)) {
                 continue;
             }
@@ -195,12 +206,12 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
         at.location(self.message, occurrence.copied().unwrap_or(1))
     }
 
-    pub(crate) fn raise(&mut self, code: IssueCode, at: At, rule: Option<u32>) {
-        self.raised.push(Raised { code, at, rule });
+    pub(crate) fn raise(&mut self, code: IssueCode, at: At, trail: Option<Trail>) {
+        self.raised.push(Raised { code, at, trail });
     }
 
     pub(crate) fn mark(&mut self, at: At, rule: &Rule, frame: &Frame<'_>, outcome: Outcome) {
-        self.marks.push(Mark { at, rule: rule.id, instance: frame.instance, outcome });
+        self.marks.push(Mark { at, trail: frame.trail(rule), instance: frame.instance, outcome });
     }
 
     /// Runs rules whose targets are registers of the resource at hand.

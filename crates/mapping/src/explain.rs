@@ -6,8 +6,8 @@ use fhir::Json;
 use hl7::Message;
 use smol_str::SmolStr;
 
-use crate::ledger::{Fate, Leaf, Ledger};
-use crate::plan::{Plan, RuleOrigin};
+use crate::ledger::{Fate, Leaf, Ledger, Trace};
+use crate::plan::Plan;
 
 /// A ledger with its rules by name; `Display` is the readable text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,17 +56,18 @@ fn leaf_json(leaf: &Leaf<'_>) -> Json {
     Json::object(pairs)
 }
 
-fn rules_json(rules: &[RuleOrigin<'_>]) -> Json {
-    let rule = |rule: &RuleOrigin<'_>| {
+fn rules_json(traces: &[Trace<'_>]) -> Json {
+    let rule = |trace: &Trace<'_>| {
+        let rule = &trace.rule;
         Json::object([
+            ("path", Json::String(trace.path.clone())),
             ("file", Json::string(rule.file)),
             ("line", number(rule.line)),
             ("map", Json::string(rule.map)),
             ("rows", Json::Array(rule.rows.iter().map(|row| number(*row)).collect())),
-            ("target", Json::string(rule.target)),
         ])
     };
-    Json::Array(rules.iter().map(rule).collect())
+    Json::Array(traces.iter().map(rule).collect())
 }
 
 fn number(number: u32) -> Json {
@@ -97,10 +98,10 @@ impl fmt::Display for Explanation<'_> {
     }
 }
 
-fn show_rules(f: &mut fmt::Formatter<'_>, rules: &[RuleOrigin<'_>]) -> fmt::Result {
-    for (i, rule) in rules.iter().enumerate() {
+fn show_rules(f: &mut fmt::Formatter<'_>, traces: &[Trace<'_>]) -> fmt::Result {
+    for (i, Trace { rule, path }) in traces.iter().enumerate() {
         let separator = if i == 0 { "" } else { "," };
-        write!(f, "{separator} {} ({}:{})", rule.target, rule.file, rule.line)?;
+        write!(f, "{separator} {path} ({}:{})", rule.file, rule.line)?;
     }
     Ok(())
 }

@@ -18,8 +18,6 @@ use crate::value::{At, Value, occurrences, segment_at};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Mapped,
-    /// A datatype map was applied here; its `[[ignore]]` rules hold below.
-    Applied(usize),
     /// Not mapped, for a reason with a code.
     Dropped(IssueCode),
     Failed(IssueCode),
@@ -29,10 +27,35 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub at: At,
-    pub rule: u32,
+    pub trail: Trail,
     /// Index of the resource the rule wrote into.
     pub instance: usize,
     pub outcome: Outcome,
+}
+
+/// A rule, and the application of the datatype map that it is a rule of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Trail {
+    pub rule: u32,
+    /// Index into the applications.
+    pub via: Option<u32>,
+}
+
+/// A datatype map applied by a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Application {
+    pub at: At,
+    pub map: usize,
+    pub trail: Trail,
+}
+
+/// A rule that met a leaf, and where that put it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace<'p> {
+    /// The rule.
+    pub rule: RuleOrigin<'p>,
+    /// Type and FHIR path in the resource: `Patient.name[1].family`.
+    pub path: SmolStr,
 }
 
 /// What a mapping leaves behind about the message, without holding it.
@@ -41,6 +64,7 @@ pub struct Ledger {
     structure: usize,
     /// Sorted by place.
     marks: Vec<Mark>,
+    applications: Vec<Application>,
     placements: Vec<Placement>,
 }
 
@@ -48,7 +72,7 @@ pub struct Ledger {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate<'p> {
     /// In a resource, by these rules.
-    Mapped(Vec<RuleOrigin<'p>>),
+    Mapped(Vec<Trace<'p>>),
     /// In the raw message only; with a code where there is a reason.
     Kept(Option<IssueCode>),
     /// In the raw message only, by a rule that says why.
@@ -61,7 +85,7 @@ pub enum Fate<'p> {
         line: u32,
     },
     /// It should have been mapped but could not.
-    Failed(IssueCode, Vec<RuleOrigin<'p>>),
+    Failed(IssueCode, Vec<Trace<'p>>),
 }
 
 /// The four fates as a key of counters.
@@ -111,10 +135,10 @@ pub struct Leaf<'p> {
 }
 
 impl Ledger {
-    pub(crate) fn new(structure: usize, mut marks: Vec<Mark>, placements: Vec<Placement>) -> Self {
+    pub(crate) fn new(structure: usize, mut marks: Vec<Mark>, applications: Vec<Application>, placements: Vec<Placement>) -> Self {
         marks.sort_unstable();
         marks.dedup();
-        Self { structure, marks, placements }
+        Self { structure, marks, applications, placements }
     }
 
     pub(crate) fn structure_name(&self, plan: &Plan) -> SmolStr {
@@ -168,10 +192,11 @@ impl Ledger {
     fn fate<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
         let marks: Vec<&Mark> = self.marks_of(at).collect();
         let rules = |wanted: fn(Outcome) -> bool| {
-            let mut ids: Vec<u32> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.rule).collect();
-            ids.sort_unstable();
-            ids.dedup();
-            ids.into_iter().filter_map(|id| plan.origin(id)).collect::<Vec<_>>()
+            let mut trails: Vec<Trail> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.trail).collect();
+            trails.sort_unstable();
+            trails.dedup();
+            let trace = |trail: Trail| Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.applications, plan) });
+            trails.into_iter().filter_map(trace).collect::<Vec<_>>()
         };
         let code = |pick: fn(Outcome) -> Option<IssueCode>| marks.iter().find_map(|m| pick(m.outcome));
         if let Some(code) = code(|outcome| if let Outcome::Failed(code) = outcome { Some(code) } else { None }) {
@@ -184,7 +209,7 @@ impl Ledger {
         if let Some(code) = code(|outcome| if let Outcome::Dropped(code) = outcome { Some(code) } else { None }) {
             return Fate::Kept(Some(code));
         }
-        marks.iter().find_map(|mark| ignored_below(mark, at, plan)).unwrap_or_else(|| self.unmarked(at, message, ignores, plan))
+        self.unmarked(at, message, ignores, plan)
     }
 
     fn unmarked<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
@@ -200,14 +225,29 @@ impl Ledger {
             }
             _ => false,
         });
-        if let Some(ignore) = ignored {
-            return ignored_by(ignore, plan);
+        if let Some(ignore) = ignored.copied().or_else(|| self.ignored_below(at, plan)) {
+            let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
+            return Fate::Ignored { why: &ignore.why, file, line: ignore.line };
         }
         match self.placements.get(index) {
             Some(Placement::Repeated) => Fate::Kept(Some(IssueCode::SegmentRepeated)),
             Some(Placement::Unknown) if !name.starts_with('Z') => Fate::Kept(Some(IssueCode::UnknownSegment)),
             _ => Fate::Kept(None),
         }
+    }
+
+    /// The `[[ignore]]` rule for a leaf in a datatype map that was applied around it.
+    fn ignored_below<'p>(&self, at: At, plan: &'p Plan) -> Option<&'p Ignore> {
+        // Applications of one segment are in a row, in the order of segments.
+        let start = self.applications.partition_point(|application| application.at.segment < at.segment);
+        let rest = self.applications.get(start..).unwrap_or_default();
+        let around = rest.iter().take_while(|application| application.at.segment == at.segment);
+        around.filter(|application| application.at.covers(at)).find_map(|application| {
+            let below = if application.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
+            let covers = |parts: &[u16; 2]| parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below);
+            let ignores = &plan.value_maps.get(application.map)?.ignores;
+            ignores.iter().find(|ignore| matches!(&ignore.source, Source::Value { parts } if covers(parts)))
+        })
     }
 
     /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
@@ -223,19 +263,25 @@ impl Ledger {
     }
 }
 
-fn ignored_by<'p>(ignore: &'p Ignore, plan: &'p Plan) -> Fate<'p> {
-    let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
-    Fate::Ignored { why: &ignore.why, file, line: ignore.line }
-}
-
-/// The `[[ignore]]` of the datatype map applied at a mark that holds for a leaf below.
-fn ignored_below<'p>(mark: &Mark, at: At, plan: &'p Plan) -> Option<Fate<'p>> {
-    let Outcome::Applied(map) = mark.outcome else { return None };
-    let map = plan.value_maps.get(map)?;
-    let below = if mark.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
-    let covers = |parts: &[u16; 2]| parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below);
-    let ignore = map.ignores.iter().find(|ignore| matches!(&ignore.source, Source::Value { parts } if covers(parts)))?;
-    Some(ignored_by(ignore, plan))
+/// Type and FHIR path of a rule's target: a datatype map's target is below the target of the rule that applied it.
+pub(crate) fn path(trail: Trail, applications: &[Application], plan: &Plan) -> SmolStr {
+    let mut parts: Vec<&str> = Vec::new();
+    let mut at = Some(trail);
+    while let Some(trail) = at {
+        let origin = usize::try_from(trail.rule).ok().and_then(|rule| plan.origins.get(rule));
+        let Some(origin) = origin else { break };
+        let via = trail.via.and_then(|via| applications.get(usize::try_from(via).ok()?));
+        if origin.resource || via.is_none() {
+            parts.push(&origin.target);
+            break;
+        }
+        if !origin.path.is_empty() {
+            parts.push(&origin.path);
+        }
+        at = via.map(|application| application.trail);
+    }
+    parts.reverse();
+    SmolStr::from(parts.join("."))
 }
 
 /// Calls `found` with the place of every valued leaf of a segment: the finest parts that hold something, `""` included.

@@ -49,7 +49,7 @@ pub use contribution::{Contribution, Register, RegisterPath, Scope, Strength};
 pub use explain::Explanation;
 pub use fault::Fault;
 pub use issue::{Issue, IssueCode};
-pub use ledger::{Fate, FateKind, Leaf, Ledger};
+pub use ledger::{Fate, FateKind, Leaf, Ledger, Trace};
 pub use mapped::{MapError, Mapped};
 pub use plan::{Plan, RuleFile, RuleOrigin};
 pub use sender::{Context, EncounterFallback, Sender, UnknownTimeZone, Zone};

@@ -116,7 +116,12 @@ pub(crate) struct Origin {
     pub line: u32,
     pub map: SmolStr,
     pub rows: Vec<u32>,
+    /// Type and path.
     pub target: SmolStr,
+    /// The path alone, empty for `$this`.
+    pub path: SmolStr,
+    /// Whether the type is a resource, so that the target says it all.
+    pub resource: bool,
 }
 
 /// A register of a resource type.

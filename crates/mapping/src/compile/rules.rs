@@ -85,13 +85,16 @@ impl Compiler {
             _ => Vec::new(),
         };
         let id = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
-        let written = if raw.to == "$this" { scope.root.to_owned() } else { format!("{}.{}", scope.root, raw.to) };
+        let path = if raw.to == "$this" { SmolStr::default() } else { SmolStr::from(raw.to.as_str()) };
+        let written = if path.is_empty() { SmolStr::new(scope.root) } else { SmolStr::from_iter([scope.root, ".", &path]) };
         self.origins.push(Origin {
             file: place.file,
             line: place.line,
             map: scope.map.clone(),
             rows: raw.rows,
-            target: written.into(),
+            target: written,
+            path,
+            resource: scope.resource,
         });
         let strength = if raw.fills { Strength::Fills } else { Strength::Asserts };
         Some(Rule { id, source, condition, action, target, strength, reads })

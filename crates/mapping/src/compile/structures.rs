@@ -46,6 +46,8 @@ impl Compiler {
                 map: SmolStr::from(raw.structure.as_str()),
                 rows: bind.rows.clone(),
                 target: SmolStr::from(bind.resource.as_str()),
+                path: SmolStr::default(),
+                resource: true,
             });
             if let Some((slot, bind)) = self.bind(bind, &grammar, &labels)
                 && let Some(of_slot) = binds.get_mut(slot)
