@@ -34,6 +34,12 @@ impl Zone {
         &self.name
     }
 
+    /// Seconds since 1970-01-01T00:00:00Z of the beginning of a time that was sent without an offset; where the clocks
+    /// change, by the offset in force before.
+    pub fn epoch_seconds(&self, time: &hl7::DateTime) -> Option<i64> {
+        crate::time::epoch_seconds(time, self)
+    }
+
     pub(crate) fn zone(&self) -> &TimeZone {
         &self.zone
     }
@@ -103,7 +109,10 @@ pub struct Context<'a> {
 impl std::fmt::Debug for Context<'_> {
     /// Without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("sender", &self.sender.name).field("message_id", &self.message_id).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("sender", &self.sender.name)
+            .field("message_id", &self.message_id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -56,14 +56,17 @@ pub(crate) fn time(text: &str) -> Converted {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let parsed = if digits <= 6 { DateTime::parse(&["20000101", text].concat()) } else { DateTime::parse(text) };
     let Ok(parsed) = parsed else { return Converted::failed(IssueCode::InvalidDate) };
-    let (Some(hour), Some(minute)) = (parsed.hour, parsed.minute) else { return Converted::failed(IssueCode::InvalidDate) };
+    let (Some(hour), Some(minute)) = (parsed.hour, parsed.minute) else {
+        return Converted::failed(IssueCode::InvalidDate);
+    };
     let mut out = SmolStrBuilder::new();
     push_time(&mut out, hour, minute, &parsed);
     Converted::good(Json::String(out.finish()))
 }
 
 fn with_time(parsed: &DateTime, zone: &Zone) -> Converted {
-    let (Some(month), Some(day), Some(hour), Some(minute)) = (parsed.month, parsed.day, parsed.hour, parsed.minute) else {
+    let (Some(month), Some(day), Some(hour), Some(minute)) = (parsed.month, parsed.day, parsed.hour, parsed.minute)
+    else {
         return Converted::failed(IssueCode::InvalidDate);
     };
     let (offset, ambiguous) = match parsed.offset {
@@ -83,7 +86,8 @@ fn with_time(parsed: &DateTime, zone: &Zone) -> Converted {
     let sign = if offset < 0 { '-' } else { '+' };
     let minutes = offset.abs();
     // Writing to a string cannot fail.
-    let _ = write!(out, "{sign}{:02}:{:02}", minutes.checked_div(60).unwrap_or(0), minutes.checked_rem(60).unwrap_or(0));
+    let _ =
+        write!(out, "{sign}{:02}:{:02}", minutes.checked_div(60).unwrap_or(0), minutes.checked_rem(60).unwrap_or(0));
     let issue = ambiguous.then_some(IssueCode::LocalTimeAmbiguous);
     Converted { json: Some(Json::String(out.finish())), issue }
 }
@@ -100,6 +104,21 @@ fn local_offset(parsed: &DateTime, (month, day, hour, minute): (u8, u8, u8, u8),
     };
     // Offsets before standard time had seconds, which R4 cannot write.
     Some((offset.seconds().checked_div(60)?, ambiguous))
+}
+
+/// Seconds since 1970-01-01T00:00:00Z of the beginning of a time that was sent without an offset.
+pub(crate) fn epoch_seconds(parsed: &DateTime, zone: &Zone) -> Option<i64> {
+    let part = |n: Option<u8>, least: u8| n.unwrap_or(least);
+    let (month, day) = (part(parsed.month, 1), part(parsed.day, 1));
+    let (hour, minute) = (part(parsed.hour, 0), part(parsed.minute, 0));
+    let (offset_minutes, _) = local_offset(parsed, (month, day, hour, minute), zone)?;
+    let date = civil::date(i16::try_from(parsed.year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+    let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
+    let of_day = i64::from(hour)
+        .checked_mul(3600)?
+        .checked_add(i64::from(minute).checked_mul(60)?)?
+        .checked_add(i64::from(parsed.second.unwrap_or(0)))?;
+    midnight.checked_add(of_day)?.checked_sub(i64::from(offset_minutes).checked_mul(60)?)
 }
 
 fn date_text(parsed: &DateTime) -> SmolStr {
@@ -167,7 +186,8 @@ mod tests {
 
     #[test]
     fn what_is_no_date_gives_nothing() {
-        for bad in ["20240230", "0000", "00000000", "2024-02-29", "20241301", "202402292500", "abc", "2024022913050160"] {
+        for bad in ["20240230", "0000", "00000000", "2024-02-29", "20241301", "202402292500", "abc", "2024022913050160"]
+        {
             assert_eq!(show(date_time(bad, &zone())), (None, Some("INVALID_DATE")), "{bad}");
         }
     }
@@ -177,7 +197,10 @@ mod tests {
         assert_eq!(show(date("19800101123000+0100")), good("1980-01-01"));
         assert_eq!(show(date("1980")), good("1980"));
         assert_eq!(show(instant("20240229130501", &zone())), good("2024-02-29T13:05:01-05:00"));
-        assert_eq!(show(instant("20240229", &zone())), (Some("2024-02-29T00:00:00-05:00".into()), Some("PRECISION_REDUCED")));
+        assert_eq!(
+            show(instant("20240229", &zone())),
+            (Some("2024-02-29T00:00:00-05:00".into()), Some("PRECISION_REDUCED"))
+        );
         assert_eq!(show(time("1305")), good("13:05:00"));
         assert_eq!(show(time("130501.5")), good("13:05:01.5"));
         assert_eq!(show(time("20240229130501")), good("13:05:01"));
