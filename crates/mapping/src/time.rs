@@ -112,13 +112,12 @@ pub(crate) fn epoch_seconds(parsed: &DateTime, zone: &Zone) -> Option<i64> {
     let (month, day) = (part(parsed.month, 1), part(parsed.day, 1));
     let (hour, minute) = (part(parsed.hour, 0), part(parsed.minute, 0));
     let (offset_minutes, _) = local_offset(parsed, (month, day, hour, minute), zone)?;
-    let date = civil::date(i16::try_from(parsed.year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
-    let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
-    let of_day = i64::from(hour)
-        .checked_mul(3600)?
-        .checked_add(i64::from(minute).checked_mul(60)?)?
-        .checked_add(i64::from(parsed.second.unwrap_or(0)))?;
-    midnight.checked_add(of_day)?.checked_sub(i64::from(offset_minutes).checked_mul(60)?)
+    let small = |n: u8| i8::try_from(n).ok();
+    let year = i16::try_from(parsed.year).ok()?;
+    let second = small(parsed.second.unwrap_or(0))?;
+    let local = civil::DateTime::new(year, small(month)?, small(day)?, small(hour)?, small(minute)?, second, 0).ok()?;
+    let as_utc = jiff::tz::Offset::UTC.to_timestamp(local).ok()?.as_second();
+    as_utc.checked_sub(i64::from(offset_minutes).checked_mul(60)?)
 }
 
 fn date_text(parsed: &DateTime) -> SmolStr {
