@@ -172,3 +172,82 @@ fn instant(element: hl7::Element<'_>, zone: Zone<'_>) -> Option<Clock> {
 pub(crate) fn field<'t>(message: &Message<'t>, segment: &str, n: usize) -> hl7::Element<'t> {
     message.get(&hl7::Path::field(segment, n))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two hours east of UTC.
+    fn east(time: &DateTime) -> Option<i64> {
+        let mut with_offset = time.clone();
+        with_offset.offset = Some(120);
+        Clock::of(&with_offset, &|_| None).map(Clock::seconds)
+    }
+
+    fn at(text: &str) -> Clock {
+        Clock::of(&DateTime::parse(text).unwrap(), &east).unwrap()
+    }
+
+    #[test]
+    fn instants_compare_across_offsets_and_precisions() {
+        assert_eq!(at("19700101000000+0000"), Clock { seconds: 0, nanos: 0 });
+        assert_eq!(at("20000229120000+0000").seconds(), 951_825_600);
+        assert_eq!(at("20240301000000Z").seconds(), 1_709_251_200);
+        assert_eq!(at("19000228235959+0000").seconds(), -2_203_891_201);
+        assert_eq!(at("20240101120000-0530"), at("20240101173000+0000"));
+        assert_eq!(at("20240101120000"), at("20240101100000+0000"));
+        assert_eq!(at("2024"), at("20240101000000"));
+        assert_eq!(at("202405"), at("202405010000"));
+        assert!(at("20240101") < at("20240101000001"));
+        assert_eq!(at("20240101000000.1230Z").nanos(), 123_000_000);
+        assert!(at("20240101000000.0009") < at("20240101000000.001"));
+    }
+
+    #[test]
+    fn bytes_sort_as_instants_do() {
+        let mut instants: Vec<Clock> = ["2024", "1969", "1601", "9999"].map(at).to_vec();
+        instants.extend([Clock { seconds: i64::MIN, nanos: 0 }, Clock { seconds: i64::MAX, nanos: 999_999_999 }]);
+        let mut by_bytes = instants.clone();
+        instants.sort();
+        by_bytes.sort_by_key(|clock| clock.to_bytes());
+        assert_eq!(instants, by_bytes);
+        assert!(instants.iter().all(|clock| Clock::from_bytes(clock.to_bytes()) == Some(*clock)));
+        assert_eq!(Clock::from_bytes([0xff; 12]), None);
+    }
+
+    fn of(message_type: &str, rest: &str) -> Option<(i64, ClockSource)> {
+        let text = format!("MSH|^~\\&|A|B|C|D|20240101||{message_type}|1|P|2.5\r{rest}");
+        let message = Message::parse(&text).unwrap();
+        let new_year = at("20240101").seconds();
+        clock(&message, &east).map(|(clock, source)| (clock.seconds() - new_year, source))
+    }
+
+    #[test]
+    fn each_kind_of_message_has_its_clock() {
+        let day = 86_400;
+        assert_eq!(of("ADT^A01", "EVN|A01|20240102\r"), Some((day, ClockSource::EventRecorded)));
+        assert_eq!(of("ADT^A01", "EVN|A01|20240102||||20240109\r"), Some((day, ClockSource::EventRecorded)));
+        assert_eq!(of("ADT^A01", "EVN|A01|99999999\r"), Some((0, ClockSource::Message)));
+        assert_eq!(of("ADT^A01", "EVN|A01|\"\"\r"), Some((0, ClockSource::Message)));
+        assert_eq!(of("ADT^A01", ""), Some((0, ClockSource::Message)));
+        let obr = |date: &str| format!("OBR|1{}{date}\r", "|".repeat(21));
+        let obx = |date: &str| format!("OBX|1{}{date}\r", "|".repeat(18));
+        let results = [obr("20240102"), obr("20240103"), obx("20240109")].concat();
+        assert_eq!(of("ORU^R01", &results), Some((2 * day, ClockSource::ResultsReported)));
+        assert_eq!(
+            of("ORU^R01", &[obr(""), obx("20240103"), obx("20240102")].concat()),
+            Some((2 * day, ClockSource::Analysed))
+        );
+        assert_eq!(of("ORM^O01", "ORC|NW||||||||20240104\rOBR|1\r"), Some((3 * day, ClockSource::OrderTransaction)));
+        assert_eq!(of("ORM^O01", "ORC|NW\r"), Some((0, ClockSource::Message)));
+        assert_eq!(of("MDM^T02", "EVN|T02|20240102\r"), Some((day, ClockSource::EventRecorded)));
+    }
+
+    #[test]
+    fn no_time_is_no_clock() {
+        let message = Message::parse("MSH|^~\\&|A|B|C|D|soon||ADT^A01|1|P|2.5\r").unwrap();
+        assert_eq!(clock(&message, &east), None);
+        let message = Message::parse("MSH|^~\\&|A|B|C|D|20240101||ADT^A01|1|P|2.5\r").unwrap();
+        assert_eq!(clock(&message, &|_| None), None);
+    }
+}

@@ -4,6 +4,9 @@
 //! its stored form (`checkpoint`). Contract: `absorb` is commutative, associative and idempotent, so a chart depends on the
 //! set of events alone (promise 2); and no register goes backwards (promise 6).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::collections::btree_map::{self, BTreeMap};
 
@@ -38,19 +41,20 @@ impl Entry {
         (self.strength, &self.key, &self.value, &self.message_id)
     }
 
-    /// Takes over a greater claim; returns whether it is contested only since now.
+    /// Takes over a greater claim; true where the entry is contested only since now.
     pub(crate) fn join(&mut self, claim: Claim<'_>) -> bool {
         let level = self.strength == claim.strength && self.key.equals_but_for_hash(claim.key);
         let before = self.contested;
-        let contested = self.contested || claim.contested || self.value != *claim.value;
-        let weight = (claim.strength, claim.key, claim.value, claim.message_id);
-        if weight > self.weight() {
+        let contradicted = before || claim.contested || self.value != *claim.value;
+        let greater = (claim.strength, claim.key, claim.value, claim.message_id) > self.weight();
+        if greater {
             *self = claim.to_entry();
         }
         if level {
-            self.contested = contested;
+            self.contested = contradicted;
+            return contradicted && !before;
         }
-        self.contested && !(level && before)
+        greater && self.contested
     }
 }
 

@@ -157,3 +157,6 @@ fn put(hasher: &mut Sha256, part: &[u8]) {
     hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
     hasher.update(part);
 }
+
+#[cfg(test)]
+mod tests;

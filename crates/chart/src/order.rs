@@ -107,11 +107,11 @@ fn put_clock(out: &mut Vec<u8>, clock: Option<Clock>) {
 
 fn read(bytes: &[u8]) -> Option<OrderKey> {
     let mut rest = bytes;
-    let clock = take_clock(&mut rest)?;
+    let clock = take_clock(&mut rest).ok()?;
     let sequence = u64::from_be_bytes(take(&mut rest)?);
     let [rank] = take(&mut rest)?;
     let rank = Rank::from_number(rank)?;
-    let message_time = take_clock(&mut rest)?;
+    let message_time = take_clock(&mut rest).ok()?;
     let mut control_id = Vec::new();
     loop {
         match (take(&mut rest)?, rest.first()) {
@@ -137,12 +137,66 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*front)
 }
 
-fn take_clock(rest: &mut &[u8]) -> Option<Option<Clock>> {
-    let [present] = take(rest)?;
-    let bytes = take(rest)?;
+fn take_clock(rest: &mut &[u8]) -> Result<Option<Clock>, OrderKeyError> {
+    let [present] = take(rest).ok_or(OrderKeyError)?;
+    let bytes = take(rest).ok_or(OrderKeyError)?;
     match present {
-        0 => (bytes == [0; 12]).then_some(None),
-        1 => Clock::from_bytes(bytes).map(Some),
-        _ => None,
+        0 if bytes == [0; 12] => Ok(None),
+        1 => Clock::from_bytes(bytes).map(Some).ok_or(OrderKeyError),
+        _ => Err(OrderKeyError),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> OrderKey {
+        OrderKey {
+            clock: Clock::new(5, 0),
+            sequence: 5,
+            rank: Rank::Moved,
+            message_time: Clock::new(5, 0),
+            control_id: control_id("A5"),
+            hash: [5; 32],
+        }
+    }
+
+    #[test]
+    fn what_comes_first_decides_first() {
+        // Each is greater than the key in one place and smaller in all that come after.
+        let greater = [
+            OrderKey { clock: Clock::new(6, 0), ..OrderKey { sequence: 0, ..key() } },
+            OrderKey { sequence: 6, ..OrderKey { rank: Rank::Announced, ..key() } },
+            OrderKey { rank: Rank::Ended, ..OrderKey { message_time: None, ..key() } },
+            OrderKey { message_time: Clock::new(6, 0), ..OrderKey { control_id: control_id("A1"), ..key() } },
+            OrderKey { control_id: control_id("A10"), ..OrderKey { hash: [0; 32], ..key() } },
+            OrderKey { hash: [6; 32], ..key() },
+        ];
+        for (i, greater) in greater.iter().enumerate() {
+            assert!(*greater > key() && greater.to_bytes() > key().to_bytes(), "{i}");
+            assert_eq!(greater.equals_but_for_hash(&key()), i == 5);
+        }
+        assert!(OrderKey { clock: None, ..key() } < key());
+    }
+
+    #[test]
+    fn control_ids_count() {
+        let sorted = ["", "A9", "A10", "A10B1", "A10B02", "A100", "B1"];
+        for pair in sorted.windows(2) {
+            assert!(control_id(pair[0]) < control_id(pair[1]), "{pair:?}");
+        }
+        assert_eq!(control_id("A007"), control_id("A7"));
+        let long = "9".repeat(300);
+        assert!(control_id(&long) < control_id(&format!("{long}1")));
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let bytes = key().to_bytes();
+        assert_eq!(OrderKey::from_bytes(&bytes), Ok(key()));
+        assert_eq!(OrderKey::from_bytes(&bytes[1..]), Err(OrderKeyError));
+        assert_eq!(OrderKey::from_bytes(&[bytes.as_slice(), &[0]].concat()), Err(OrderKeyError));
+        assert_eq!(OrderKey::from_bytes(&[]), Err(OrderKeyError));
     }
 }

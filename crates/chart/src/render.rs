@@ -7,6 +7,9 @@
 mod place;
 mod winners;
 
+#[cfg(test)]
+mod tests;
+
 use fhir::date_time::DateTime;
 use fhir::{CheckCode, Json, Object, ResourceKey};
 use smol_str::SmolStr;
@@ -48,9 +51,9 @@ impl ResourceState {
     pub fn render(&self, resource_type: &str) -> Rendered {
         let registers = winners::of(resource_type, &self.registers);
         let mut members = place::build(&registers);
+        members.insert(SmolStr::new_static("resourceType"), Json::string(resource_type));
         let mut issues = Vec::new();
         order_periods(&mut members, resource_type, &mut issues);
-        members.insert(SmolStr::new_static("resourceType"), Json::string(resource_type));
         let json = Json::Object(members);
         let missing = missing(&json);
         Rendered { json, missing, issues }
