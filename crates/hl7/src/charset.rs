@@ -1,6 +1,5 @@
-//! Bytes to text: the character set of MSH-18 (HL7 table 0211 and its common misspellings), then terminators.
-
-use std::borrow::Cow;
+//! Character sets: HL7 table 0211, its common misspellings, and what MSH-18 says (HL7 v2.5.1 §2.15.9.18).
+//! Not here: decoding a whole message (`decode`).
 
 use encoding_rs::Encoding;
 
@@ -8,34 +7,41 @@ use encoding_rs::Encoding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charset(&'static Encoding);
 
+/// What MSH-18 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    /// Nothing: ASCII by the standard, in practice anything.
+    Nothing,
+    /// A character set we can read.
+    Known(Charset),
+    /// Names, but none we know.
+    Unknown,
+}
+
 impl Charset {
     /// UTF-8.
     pub const UTF_8: Self = Self(encoding_rs::UTF_8);
 
     /// Reads a name of table 0211, an IANA name, or a usual variant: `UNICODE UTF-8`, `8859/1`, ` 8859/15 `, `ISO IR87`.
+    /// ASCII and Latin-1 are read as their supersets UTF-8 and Windows-1252.
     pub fn from_name(name: &str) -> Option<Self> {
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase()).collect();
         let encoding = match plain.as_str() {
-            "ASCII" | "USASCII" | "ISOIR6" | "UNICODEUTF8" | "UTF8" | "UNICODE" => encoding_rs::UTF_8,
-            "ISOIR100" | "LATIN1" => encoding_rs::WINDOWS_1252,
-            "ISOIR87" | "ISOIR159" | "ISOIR14" | "ISO2022JP" => encoding_rs::ISO_2022_JP,
-            "KSX1001" | "EUCKR" => encoding_rs::EUC_KR,
-            "CNS116431992" | "BIG5" | "BIG5HKSCS" => encoding_rs::BIG5,
+            "ASCII" | "USASCII" | "ISOIR6" | "ISOIR006" | "UNICODEUTF8" | "UTF8" | "ISOIR192" | "UNICODE" => {
+                encoding_rs::UTF_8
+            }
+            "LATIN1" => encoding_rs::WINDOWS_1252,
+            "ISOIR14" | "ISOIR87" | "ISOIR159" | "ISO2022JP" => encoding_rs::ISO_2022_JP,
+            "KSX1001" | "ISOIR149" | "EUCKR" => encoding_rs::EUC_KR,
+            "BIG5" | "BIG5HKSCS" => encoding_rs::BIG5,
             "GB18030" | "GB180302000" => encoding_rs::GB18030,
             "EUCJP" => encoding_rs::EUC_JP,
             "SHIFTJIS" | "SJIS" => encoding_rs::SHIFT_JIS,
-            other => {
-                let part = other.strip_prefix("ISO").unwrap_or(other).strip_prefix("8859");
-                let label = match part {
-                    Some(part) => format!("iso-8859-{part}"),
-                    None => name.trim().to_ascii_lowercase(),
-                };
-                Encoding::for_label(label.as_bytes())?
-            }
+            other => Encoding::for_label_no_replacement(label(name, other).as_bytes())?,
         };
-        // UTF-16 can't be framed by single bytes.
-        let framed = encoding != encoding_rs::UTF_16LE && encoding != encoding_rs::UTF_16BE;
-        framed.then_some(Self(encoding))
+        // UTF-16 can't be framed by single bytes; the other is no character set but a way to carry bytes.
+        let none = [encoding_rs::UTF_16LE, encoding_rs::UTF_16BE, encoding_rs::X_USER_DEFINED];
+        (!none.contains(&encoding)).then_some(Self(encoding))
     }
 
     /// Its IANA name.
@@ -43,212 +49,138 @@ impl Charset {
         self.0.name()
     }
 
-    /// A text in this character set; what it lacks becomes a numeric reference.
+    /// A text in this character set; what it lacks becomes `?`, which no message uses as a separator.
     pub fn encode(self, text: &str) -> Vec<u8> {
-        self.0.encode(text).0.into_owned()
-    }
-}
-
-/// Something about the bytes that an operator should know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DecodeFlag {
-    /// A byte order mark was left out.
-    ByteOrderMark,
-    /// MSH-18 names no known character set; the fallback was used.
-    CharsetUnknown,
-    /// The bytes are no text in the declared character set; the sender's fallback was used.
-    CharsetMismatch,
-    /// Some bytes are no text in any of them and were replaced by U+FFFD.
-    BytesReplaced,
-    /// Segments ended in LF or CR LF.
-    Terminators,
-    /// Blank lines between segments were left out.
-    BlankLines,
-}
-
-/// Bytes can't be a message's text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// UTF-16, which MLLP can't carry.
-    #[error("the bytes are UTF-16; send UTF-8 or a single-byte character set")]
-    Utf16,
-}
-
-/// A message's text with CR after each segment.
-#[derive(Clone, Debug)]
-pub struct Decoded<'b> {
-    /// The text.
-    pub text: Cow<'b, str>,
-    /// What it was read as.
-    pub charset: Charset,
-    /// What was noticed, each once, in order.
-    pub flags: Vec<DecodeFlag>,
-}
-
-/// Decodes bytes by MSH-18, else by `fallback`, and normalises terminators.
-pub fn decode(bytes: &[u8], fallback: Charset) -> Result<Decoded<'_>, DecodeError> {
-    let mut flags = Vec::new();
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || looks_like_utf16(bytes) {
-        return Err(DecodeError::Utf16);
-    }
-    let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
-        Some(rest) => {
-            flags.push(DecodeFlag::ByteOrderMark);
-            rest
+        let (bytes, _, lossy) = self.0.encode(text);
+        if !lossy {
+            return bytes.into_owned();
         }
-        None => bytes,
-    };
-    let declared = declared(bytes);
-    let charset = match &declared {
-        None => fallback,
-        Some(name) => Charset::from_name(name).unwrap_or_else(|| {
-            flags.push(DecodeFlag::CharsetUnknown);
-            fallback
-        }),
-    };
-    let (text, charset) = text(bytes, charset, fallback, &mut flags);
-    let text = normalised(text, &mut flags);
-    Ok(Decoded { text, charset, flags })
+        let known = |c: char| !self.0.encode(c.encode_utf8(&mut [0; 4])).2;
+        let text: String = text.chars().map(|c| if known(c) { c } else { '?' }).collect();
+        self.0.encode(&text).0.into_owned()
+    }
+
+    /// The text, if every byte of it is one of this character set.
+    pub(crate) fn read(self, bytes: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
+        self.0.decode_without_bom_handling_and_without_replacement(bytes)
+    }
+
+    /// The text, with U+FFFD for what is none.
+    pub(crate) fn read_lossy(self, bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+        self.0.decode_without_bom_handling(bytes).0
+    }
+
+    /// Whether bytes that are all ASCII may stand for other characters in it.
+    pub(crate) fn is_stateful(self) -> bool {
+        self.0 == encoding_rs::ISO_2022_JP
+    }
 }
 
-fn looks_like_utf16(bytes: &[u8]) -> bool {
-    let ascii = |b: &u8| b.is_ascii_alphabetic();
-    matches!(bytes, [a, 0, b, 0, c, 0, ..] | [0, a, 0, b, 0, c, ..] if ascii(a) && ascii(b) && ascii(c))
+/// A name as the Encoding Standard labels it.
+fn label(name: &str, plain: &str) -> String {
+    let bare = plain.strip_prefix("ISO").unwrap_or(plain);
+    let bare = bare.strip_prefix("IEC").unwrap_or(bare);
+    if let Some(part) = bare.strip_prefix("8859") {
+        return format!("iso-8859-{part}");
+    }
+    match plain.strip_prefix("ISOIR") {
+        Some(registration) => format!("iso-ir-{registration}"),
+        None => name.trim().to_ascii_lowercase(),
+    }
 }
 
-/// The first repetition of MSH-18, from the raw bytes: the separators are ASCII in every supported character set.
-fn declared(bytes: &[u8]) -> Option<String> {
-    let end = bytes.iter().position(|b| matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
-    let header = bytes.get(..end)?.strip_prefix(b"MSH")?;
+/// MSH-18 from the raw bytes: the separators are ASCII in every supported character set.
+///
+/// Of several repetitions the first known one counts, since all later ones extend it; but a Japanese set among them
+/// means that bytes switch to it by escapes of ISO 2022 (HL7 v2.5.1 §2.15.9.20), which only reading as that can follow.
+pub(crate) fn declared(bytes: &[u8]) -> Declared {
+    let Some(field) = msh_18(bytes) else { return Declared::Nothing };
+    let mut declared = Declared::Nothing;
+    for name in field.0.split(|&byte| byte == field.1) {
+        let name = String::from_utf8_lossy(name);
+        match (Charset::from_name(&name), declared) {
+            _ if name.trim().is_empty() => {}
+            (Some(charset), _) if charset.is_stateful() => return Declared::Known(charset),
+            (Some(charset), Declared::Nothing | Declared::Unknown) => declared = Declared::Known(charset),
+            (None, Declared::Nothing) => declared = Declared::Unknown,
+            _ => {}
+        }
+    }
+    declared
+}
+
+/// The bytes of MSH-18 and the repetition separator.
+fn msh_18(bytes: &[u8]) -> Option<(&[u8], u8)> {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    let header = bytes.get(start..)?.strip_prefix(b"MSH")?;
+    let end = memchr::memchr2(b'\r', b'\n', header).unwrap_or(header.len());
+    let header = header.get(..end)?;
     let separator = *header.first()?;
-    let repetition = header.get(3).copied().unwrap_or(b'~');
-    let field = header.split(|&b| b == separator).nth(17)?;
-    let first = field.split(|&b| b == repetition).next()?;
-    let name = String::from_utf8_lossy(first).trim().to_owned();
-    (!name.is_empty()).then_some(name)
-}
-
-fn text<'b>(
-    bytes: &'b [u8],
-    charset: Charset,
-    fallback: Charset,
-    flags: &mut Vec<DecodeFlag>,
-) -> (Cow<'b, str>, Charset) {
-    if let Some(text) = charset.0.decode_without_bom_handling_and_without_replacement(bytes) {
-        return (text, charset);
-    }
-    flags.push(DecodeFlag::CharsetMismatch);
-    // A sender that says ASCII or UTF-8 and sends single bytes almost always means Windows-1252.
-    for other in [fallback, Charset::UTF_8, Charset(encoding_rs::WINDOWS_1252)] {
-        if let Some(text) = other.0.decode_without_bom_handling_and_without_replacement(bytes) {
-            return (text, other);
-        }
-    }
-    flags.push(DecodeFlag::BytesReplaced);
-    (charset.0.decode_without_bom_handling(bytes).0, charset)
-}
-
-/// CR after each segment: CR LF and, where segments end in it, LF become CR; blank lines go.
-fn normalised<'b>(text: Cow<'b, str>, flags: &mut Vec<DecodeFlag>) -> Cow<'b, str> {
-    let blank = text.contains("\r\r") || text.starts_with('\r');
-    if !text.contains('\n') && !blank {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len());
-    // An LF inside a message whose segments end in CR is part of a value, unless a segment begins after it.
-    let mut lines = text.split_inclusive(['\r', '\n']).peekable();
-    let carriage_returns = text.contains('\r');
-    while let Some(line) = lines.next() {
-        let content = line.trim_end_matches(['\r', '\n']);
-        let ended_by_lf = line.ends_with('\n');
-        if content.is_empty() {
-            let after_cr = out.ends_with('\r');
-            let lf_of_cr = ended_by_lf && after_cr;
-            flags.push(if lf_of_cr { DecodeFlag::Terminators } else { DecodeFlag::BlankLines });
-            continue;
-        }
-        out.push_str(content);
-        if !ended_by_lf {
-            if line.ends_with('\r') {
-                out.push('\r');
-            }
-        } else if carriage_returns && lines.peek().is_some_and(|next| !begins_segment(next)) {
-            out.push('\n');
-        } else {
-            flags.push(DecodeFlag::Terminators);
-            out.push('\r');
-        }
-    }
-    flags.sort_unstable();
-    flags.dedup();
-    Cow::Owned(out)
-}
-
-/// Three characters of a segment name and a separator after them.
-fn begins_segment(line: &str) -> bool {
-    let mut bytes = line.bytes();
-    let name = bytes.by_ref().take(3).filter(|b| b.is_ascii_uppercase() || b.is_ascii_digit()).count() == 3;
-    name && bytes.next().is_none_or(|b| b.is_ascii_punctuation() || b == b'\r' || b == b'\n')
+    let repetition = header.get(2).copied().filter(|&byte| byte != separator).unwrap_or(b'~');
+    let field = header.split(|&byte| byte == separator).nth(17)?;
+    Some((field, repetition))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Decoded<'_> {
-        decode(bytes, Charset::UTF_8).unwrap()
-    }
-
-    fn with_charset(name: &str, body: &[u8]) -> Vec<u8> {
-        [format!("MSH|^~\\&|||||||||||||||| {name} \rPID|").as_bytes(), body].concat()
-    }
-
     #[test]
     fn names_of_table_0211_and_their_variants() {
         for (name, encoding) in [
+            ("ASCII", "UTF-8"),
             ("UNICODE UTF-8", "UTF-8"),
             ("UTF-8", "UTF-8"),
             ("8859/1", "windows-1252"),
             ("iso-8859-1", "windows-1252"),
+            ("ISO8859-15", "ISO-8859-15"),
+            ("ISO/IEC 8859-2", "ISO-8859-2"),
             (" 8859/15 ", "ISO-8859-15"),
+            ("8859/9", "windows-1254"),
             ("ISO IR87", "ISO-2022-JP"),
+            ("ISO IR159", "ISO-2022-JP"),
+            ("ISO_IR 100", "windows-1252"),
+            ("ISO_IR 144", "ISO-8859-5"),
             ("GB 18030-2000", "gb18030"),
+            ("KS X 1001", "EUC-KR"),
+            ("BIG-5", "Big5"),
             ("WINDOWS-1250", "windows-1250"),
         ] {
             assert_eq!(Charset::from_name(name).map(Charset::name), Some(encoding), "{name}");
         }
-        assert_eq!(Charset::from_name("KLINGON"), None);
-        assert_eq!(Charset::from_name("UTF-16"), None);
+        // UTF-16 can't be framed; the rest would be read wrongly without a word.
+        for name in ["KLINGON", "", "UTF-16", "UNICODE UTF-16", "UNICODE UTF-32", "CNS 11643-1992", "ISO IR 999", "iso-2022-kr", "8859/12"] {
+            assert_eq!(Charset::from_name(name), None, "{name}");
+        }
     }
 
     #[test]
-    fn declared_and_mismatched_character_sets() {
-        let latin = with_charset("8859/1", b"M\xfcller");
-        assert!(read(&latin).text.ends_with("Müller"));
-        let wrong = with_charset("UNICODE UTF-8", b"M\xfcller");
-        assert_eq!(read(&wrong).flags, [DecodeFlag::CharsetMismatch]);
-        assert!(read(&wrong).text.ends_with("Müller"));
-        let unknown = with_charset("KLINGON", "é".as_bytes());
-        assert_eq!(read(&unknown).flags, [DecodeFlag::CharsetUnknown]);
-        let repeated = with_charset("ASCII~ISO IR87", b"x");
-        assert_eq!(read(&repeated).charset, Charset::UTF_8);
+    fn what_a_charset_lacks_is_written_as_a_question_mark() {
+        let latin = Charset::from_name("8859/1").unwrap();
+        assert_eq!(latin.encode("Müller 日|x"), b"M\xfcller ?|x");
+        assert_eq!(Charset::UTF_8.encode("日"), "日".as_bytes());
     }
 
     #[test]
-    fn byte_order_marks_and_utf_16() {
-        assert_eq!(read(b"\xef\xbb\xbfMSH|").flags, [DecodeFlag::ByteOrderMark]);
-        assert_eq!(read(b"\xef\xbb\xbfMSH|").text, "MSH|");
-        assert_eq!(decode(b"\xff\xfeM\0S\0H\0", Charset::UTF_8).unwrap_err(), DecodeError::Utf16);
-        assert_eq!(decode(b"M\0S\0H\0", Charset::UTF_8).unwrap_err(), DecodeError::Utf16);
-    }
-
-    #[test]
-    fn terminators_become_cr_and_values_keep_their_lf() {
-        assert_eq!(read(b"MSH|a\nPID|b\n").text, "MSH|a\rPID|b\r");
-        assert_eq!(read(b"MSH|a\r\nPID|b").text, "MSH|a\rPID|b");
-        assert_eq!(read(b"MSH|a\r\rPID|b\r").text, "MSH|a\rPID|b\r");
-        assert_eq!(read(b"\n\nMSH|a\n\n\nPID|b\n").text, "MSH|a\rPID|b\r");
-        assert_eq!(read(b"MSH|a\rOBX|two\nlines\rNTE|\r").text, "MSH|a\rOBX|two\nlines\rNTE|\r");
-        assert_eq!(read(b"MSH|a\rPID|b\nPV1|c\r").text, "MSH|a\rPID|b\rPV1|c\r");
+    fn repetitions_of_msh_18() {
+        let known = |name: &str| Declared::Known(Charset::from_name(name).unwrap());
+        for (field, expected) in [
+            ("", Declared::Nothing),
+            (" ", Declared::Nothing),
+            ("8859/2", known("8859/2")),
+            ("8859/2~UNICODE UTF-8", known("8859/2")),
+            ("~8859/2", known("8859/2")),
+            ("code1~code2", Declared::Unknown),
+            ("code1~8859/2", known("8859/2")),
+            ("ASCII~ISO IR87", known("ISO IR87")),
+            ("~ISO IR87~ISO IR159", known("ISO IR87")),
+        ] {
+            let header = format!("MSH|^~\\&||||||||||||||||{field}|x\rPID|");
+            assert_eq!(declared(header.as_bytes()), expected, "{field}");
+        }
+        assert_eq!(declared(b"\r\nMSH*$!\\&****************8859/2!UTF-8"), known("8859/2"));
+        for header in [&b"MSH"[..], b"", b"\r\n", b"MSH|^", b"PID|1"] {
+            assert_eq!(declared(header), Declared::Nothing);
+        }
     }
 }

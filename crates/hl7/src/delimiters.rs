@@ -45,9 +45,7 @@ impl Delimiters {
         if given.is_empty() || given.len() > 5 {
             return Err(DelimitersError::Count);
         }
-        let mut all = vec![field];
-        all.extend_from_slice(given);
-        if !all.iter().all(u8::is_ascii_punctuation) {
+        if !field.is_ascii_punctuation() || !given.iter().all(u8::is_ascii_punctuation) {
             return Err(DelimitersError::NotPunctuation);
         }
         let default = Self::default();
@@ -60,12 +58,10 @@ impl Delimiters {
             subcomponent: at(3, default.subcomponent),
             truncation: given.get(4).copied(),
         };
-        let mut used = vec![read.field, read.component, read.repetition, read.escape, read.subcomponent];
-        used.extend(read.truncation);
-        used.sort_unstable();
-        let count = used.len();
-        used.dedup();
-        if used.len() == count { Ok(read) } else { Err(DelimitersError::Repeated) }
+        let used = [read.field, read.component, read.repetition, read.escape, read.subcomponent];
+        let used = || used.into_iter().chain(read.truncation);
+        let repeated = used().enumerate().any(|(i, one)| used().take(i).any(|other| other == one));
+        if repeated { Err(DelimitersError::Repeated) } else { Ok(read) }
     }
 
     /// MSH-2 as these separators are written.

@@ -17,14 +17,16 @@ pub mod ack;
 pub mod canonical;
 mod charset;
 mod date_time;
+mod decode;
 mod delimiters;
 mod element;
 mod escape;
 mod message;
 mod path;
 
-pub use charset::{Charset, DecodeError, DecodeFlag, Decoded, decode};
+pub use charset::Charset;
 pub use date_time::{DateTime, DateTimeError};
+pub use decode::{DecodeError, DecodeFlag, Decoded, decode};
 pub use delimiters::{Delimiters, DelimitersError};
 pub use element::{Element, Elements, Level, State};
 pub use escape::{escape, unescape};
