@@ -15,7 +15,13 @@ fn main() -> std::process::ExitCode {
     let files: Vec<mapping::RuleFile> = files.iter().map(|(path, text)| mapping::RuleFile { path, text }).collect();
     match mapping::Plan::compile(&files) {
         Ok(plan) => {
-            println!("{} files, {} rules, version {}, digest {}", files.len(), plan.rules().count(), plan.version(), plan.digest());
+            println!(
+                "{} files, {} rules, version {}, digest {}",
+                files.len(),
+                plan.rules().count(),
+                plan.version(),
+                plan.digest()
+            );
             std::process::ExitCode::SUCCESS
         }
         Err(faults) => {

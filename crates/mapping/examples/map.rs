@@ -60,7 +60,12 @@ fn messages(text: &str) -> Vec<String> {
 
 fn show(plan: &Plan, message: &hl7::Message<'_>, mapped: &mapping::Mapped) {
     for contribution in &mapped.contributions {
-        println!("{} {} ({:?})", contribution.resource.resource_type, contribution.resource.full_url(), contribution.scope);
+        println!(
+            "{} {} ({:?})",
+            contribution.resource.resource_type,
+            contribution.resource.full_url(),
+            contribution.scope
+        );
         for (path, register) in &contribution.registers {
             let value = register.value.as_ref().map_or("null".to_owned(), ToString::to_string);
             println!("  {path} {:?} {value}", register.strength);

@@ -30,9 +30,9 @@ impl<'p, 't> Mapper<'p, '_, 't> {
                 Some(Node::Constant(json.clone()))
             }
             Action::Primitive { kind, code: None } => Some(self.primitive(*kind, rule, value, frame)),
-            Action::Primitive { kind, code: Some(code) } => Some(self.coded(rule, *code, value, frame, |mapper| {
-                mapper.primitive(*kind, rule, value, frame)
-            })),
+            Action::Primitive { kind, code: Some(code) } => {
+                Some(self.coded(rule, *code, value, frame, |mapper| mapper.primitive(*kind, rule, value, frame)))
+            }
             Action::Datatype { map, code: None } => Some(self.datatype(*map, rule, value, frame)),
             Action::Datatype { map, code: Some(code) } => {
                 Some(self.coded(rule, *code, value, frame, |mapper| mapper.datatype(*map, rule, value, frame)))
@@ -65,7 +65,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         let (rules, inner) = self.applied(map, rule, value, frame);
         let index = self.instances.len();
         self.instances.push(Instance::new(target, frame.segment, Some(frame.instance)));
-        let item = (frame.segment, 0);
+        let item = (frame.segment, 1);
         self.resource_rules(rules, Frame { instance: index, item, ..inner });
         match self.instances.get(index) {
             Some(instance) if !instance.is_empty() => Node::Reference(index),
@@ -80,7 +80,12 @@ impl<'p, 't> Mapper<'p, '_, 't> {
             Primitive::IdentifierSystem => self.identifier_system(value, rule, frame),
             Primitive::CodingSystem => self.coding_system(value, rule, frame),
             Primitive::Telephone => self.telephone(value, rule, frame),
-            Primitive::Full => self.converted(convert::convert(kind, &value.text(), &self.context.sender.time_zone), value, rule, frame),
+            Primitive::Full => self.converted(
+                convert::convert(kind, &value.text(), &self.context.sender.time_zone),
+                value,
+                rule,
+                frame,
+            ),
             _ => {
                 // Text is taken whole, with separators that were not escaped (M14); all else is its first part.
                 let read = if kind.is_text() { value } else { value.leaf() };
@@ -138,19 +143,21 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         let kind = value.part(5).and_then(Value::leaf_text);
         let types = self.plan.identities.get(resource).map_or(&[][..], |identity| &identity.types);
         let own_kind = kind.is_none_or(|kind| types.iter().any(|known| known.as_str() == kind.trim()));
-        match configured.filter(|_| own_kind) {
-            Some(system) => Node::Constant(Json::string(system)),
-            None => {
-                self.raise(IssueCode::IdentifierWithoutAuthority, value.at, Some(frame.trail(rule)));
-                Node::Empty
-            }
+        if let Some(system) = configured.filter(|_| own_kind) {
+            return Node::Constant(Json::string(system));
         }
+        self.raise(IssueCode::IdentifierWithoutAuthority, value.at, Some(frame.trail(rule)));
+        Node::Empty
     }
 
     /// The system of a coding system's name or OID, or of a whole CWE (CWE.14, else CWE.3).
     fn coding_system(&mut self, value: Value<'t>, rule: &Rule, frame: &Frame<'t>) -> Node {
         let whole = rule.source == crate::source::Source::Value { parts: [0, 0] };
-        let named = if whole { [14, 3].into_iter().filter_map(|n| value.part(n)).filter(|part| part.is_valued()).collect() } else { vec![value.leaf()] };
+        let named = if whole {
+            [14, 3].into_iter().filter_map(|n| value.part(n)).filter(|part| part.is_valued()).collect()
+        } else {
+            vec![value.leaf()]
+        };
         for part in &named {
             let system = part.leaf_text().and_then(|name| system::coding_system(&name, &self.plan.systems));
             if let Some(system) = system {
@@ -229,7 +236,14 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         }
     }
 
-    fn unmapped(&mut self, rule: &Rule, code: CodeUse, at: At, frame: &Frame<'t>, as_sent: impl FnOnce(&mut Self) -> Node) -> Node {
+    fn unmapped(
+        &mut self,
+        rule: &Rule,
+        code: CodeUse,
+        at: At,
+        frame: &Frame<'t>,
+        as_sent: impl FnOnce(&mut Self) -> Node,
+    ) -> Node {
         match code.unmapped {
             Unmapped::Keep => {
                 self.raise(IssueCode::CodeUnmapped, at, Some(frame.trail(rule)));
@@ -264,9 +278,9 @@ fn coding(found: &Translation, display: Option<SmolStr>) -> Node {
     let target = &found.target;
     let display = display.or_else(|| target.display.clone());
     let parts = [("system", target.system.clone()), ("code", Some(target.code.clone())), ("display", display)];
-    let members = parts.into_iter().filter_map(|(name, text)| {
-        Some(Member { step: step(name), node: Node::Content(Json::String(text?)) })
-    });
+    let members = parts
+        .into_iter()
+        .filter_map(|(name, text)| Some(Member { step: step(name), node: Node::Content(Json::String(text?)) }));
     Node::Object(members.collect())
 }
 

@@ -38,7 +38,8 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
     refer(&mut mapper);
     let instances = std::mem::take(&mut mapper.instances);
     let origins: Vec<(u32, bool)> = instances.iter().map(|i| (i.segment, i.is_empty())).collect();
-    let names: Vec<Option<SmolStr>> = instances.iter().zip(&resolved).map(|(i, r)| if r.is_none() { display(i, plan) } else { None }).collect();
+    let names: Vec<Option<SmolStr>> =
+        instances.iter().zip(&resolved).map(|(i, r)| if r.is_none() { display(i, plan) } else { None }).collect();
     let resolve = |index: usize| reference(index, &resolved, &names);
     let mut gathered = Gathered::default();
     let mut provenance_registers = BTreeMap::new();
@@ -73,7 +74,10 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
 }
 
 /// Identities of all resources, patients first, since the others' may hang on them; and the subject's.
-fn identify(mapper: &Mapper<'_, '_, '_>, structure: &Structure) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
+fn identify(
+    mapper: &Mapper<'_, '_, '_>,
+    structure: &Structure,
+) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
     let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: account(mapper) };
     let mut resolved: Vec<Option<Resolved>> = mapper.instances.iter().map(|_| None).collect();
     // Where the subject's group repeats (A40), the first of them names the message.
@@ -85,7 +89,7 @@ fn identify(mapper: &Mapper<'_, '_, '_>, structure: &Structure) -> Result<(Vec<O
             continue;
         }
         match identifier.identify(instance, None, &|_| None) {
-            Some(identified) => set(&mut resolved, index, identified),
+            Some(found) => set(&mut resolved, index, found),
             None if required || subject == Some(index) => {
                 let location = mapper.location(At { segment: instance.segment, ..At::default() });
                 return Err(MapError::NoPatientIdentity { location, why: "no identifier with a system" });
@@ -93,18 +97,24 @@ fn identify(mapper: &Mapper<'_, '_, '_>, structure: &Structure) -> Result<(Vec<O
             None => {}
         }
     }
-    let Some(key) = subject.and_then(|index| resolved.get(index)?.as_ref()).map(|found| found.identified.key.clone()) else {
-        return Err(MapError::NoPatientIdentity { location: subject_location(structure), why: "no segment for the patient" });
+    let Some(key) = subject.and_then(|index| resolved.get(index)?.as_ref()).map(|found| found.identified.key.clone())
+    else {
+        return Err(MapError::NoPatientIdentity {
+            location: subject_location(structure),
+            why: "no segment for the patient",
+        });
     };
     // What a rule of a resource made comes behind it: from the back, content that refers to others finds them.
     for (index, instance) in mapper.instances.iter().enumerate().rev() {
-        if resolved.get(index).is_some_and(Option::is_some) || (instance.is_empty() && !is_per_message(&instance.resource)) {
+        if resolved.get(index).is_some_and(Option::is_some)
+            || (instance.is_empty() && !is_per_message(&instance.resource))
+        {
             continue;
         }
         let of = patient_of(mapper, index, &resolved).unwrap_or_else(|| key.clone());
         let resolve = |index: usize| reference(index, &resolved, &[]);
-        if let Some(identified) = identifier.identify(instance, Some(&of), &resolve) {
-            set(&mut resolved, index, identified);
+        if let Some(found) = identifier.identify(instance, Some(&of), &resolve) {
+            set(&mut resolved, index, found);
         }
     }
     Ok((resolved, key))
@@ -144,7 +154,9 @@ fn account(mapper: &Mapper<'_, '_, '_>) -> Account {
     let element = segment.field(18).repetitions().next()?;
     let at = At { segment: u32::try_from(index).ok()?, field: 18, repetition: 1, ..At::default() };
     let value = Value { element, at };
-    let text = |value: Option<Value<'_>>| value.and_then(Value::leaf_text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let text = |value: Option<Value<'_>>| {
+        value.and_then(Value::leaf_text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
     let number = text(value.part(1))?;
     let part = |n: u16| text(value.part(4).and_then(|authority| authority.part(n)));
     let authority = Authority { namespace: part(1), universal: part(2), universal_type: part(3) };
@@ -212,12 +224,12 @@ fn add(gathered: &mut Gathered, found: &Resolved, mut registers: BTreeMap<Regist
 fn attest(mapper: &mut Mapper<'_, '_, '_>, gathered: &mut Gathered, mut registers: BTreeMap<RegisterPath, Register>) {
     let instance = Instance::new(SmolStr::new_static("Provenance"), 0, None);
     let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: None };
-    let Some(identified) = identifier.identify(&instance, None, &|_| None) else { return };
+    let Some(own) = identifier.identify(&instance, None, &|_| None) else { return };
     if !provenance::complete(&mut registers, mapper, gathered) {
         mapper.raise(IssueCode::RequiredMissing, At { segment: 0, field: 7, ..At::default() }, None);
         return;
     }
-    let found = Resolved { url: identified.key.full_url(), identified: Identified { scope: Scope::Subject, ..identified } };
+    let found = Resolved { url: own.key.full_url(), identified: Identified { scope: Scope::Subject, ..own } };
     add(gathered, &found, registers);
 }
 
@@ -242,7 +254,10 @@ fn issues(mapper: &mut Mapper<'_, '_, '_>) -> Vec<Issue> {
     let named = raised.into_iter().map(|raised| Issue {
         code: raised.code,
         location: mapper.location(raised.at),
-        path: raised.trail.map(|trail| crate::ledger::path(trail, &mapper.applications, mapper.plan)).unwrap_or_default(),
+        path: raised
+            .trail
+            .map(|trail| crate::ledger::path(trail, &mapper.applications, mapper.plan))
+            .unwrap_or_default(),
     });
     named.collect()
 }

@@ -103,8 +103,24 @@ impl Loader<'_> {
 
     fn concept_map(&mut self, json: &Json) {
         const MEMBERS: &[&str] = &[
-            "resourceType", "id", "url", "version", "name", "title", "status", "experimental", "date", "publisher",
-            "description", "purpose", "copyright", "sourceUri", "sourceCanonical", "targetUri", "targetCanonical", "group",
+            "resourceType",
+            "id",
+            "url",
+            "version",
+            "name",
+            "title",
+            "status",
+            "experimental",
+            "date",
+            "publisher",
+            "description",
+            "purpose",
+            "copyright",
+            "sourceUri",
+            "sourceCanonical",
+            "targetUri",
+            "targetCanonical",
+            "group",
         ];
         if json.resource_type() != Some("ConceptMap") {
             self.fault("not a ConceptMap");
@@ -180,13 +196,11 @@ mod tests {
 
     #[test]
     fn translates_by_code_and_source() {
-        let (map, faults) = map(
-            r#"{"resourceType":"ConceptMap","status":"active","group":[
+        let (map, faults) = map(r#"{"resourceType":"ConceptMap","status":"active","group":[
                 {"source":"urn:a","target":"urn:t","element":[
                     {"code":"M","target":[{"code":"male","display":"Male","equivalence":"equivalent"}]},
                     {"code":"X","target":[{"equivalence":"unmatched"}]}]},
-                {"source":"urn:b","target":"urn:t","element":[{"code":"M","target":[{"code":"masculine"}]}]}]}"#,
-        );
+                {"source":"urn:b","target":"urn:t","element":[{"code":"M","target":[{"code":"masculine"}]}]}]}"#);
         assert_eq!(faults, Vec::<String>::new());
         let code = |code, system| map.translate(code, system).map(|t| t.target.code.as_str());
         assert_eq!(code("M", None), Some("male"));
@@ -198,10 +212,8 @@ mod tests {
 
     #[test]
     fn reports_every_fault() {
-        let (_, faults) = map(
-            r#"{"resourceType":"ConceptMap","what":1,"group":[{"element":[{"display":"x"},
-                {"code":"A","target":[{"code":"a"},{"code":"b"}]},{"code":"A","target":[{"code":" a"}]}]}]}"#,
-        );
+        let (_, faults) = map(r#"{"resourceType":"ConceptMap","what":1,"group":[{"element":[{"display":"x"},
+                {"code":"A","target":[{"code":"a"},{"code":"b"}]},{"code":"A","target":[{"code":" a"}]}]}]}"#);
         assert_eq!(faults.len(), 5, "{faults:?}");
         assert_eq!(map("{").1.len(), 1);
     }

@@ -73,7 +73,8 @@ pub(crate) fn compile(files: &[RuleFile<'_>]) -> Result<Plan, Vec<Fault>> {
     compiler.cycles(&value_maps);
     let mut structures: Vec<_> = raw.messages.into_iter().filter_map(|message| compiler.structure(message)).collect();
     compiler.registers.settle();
-    let rules = segment_maps.iter_mut().flat_map(|m| &mut m.rules).chain(value_maps.iter_mut().flat_map(|m| &mut m.rules));
+    let rules =
+        segment_maps.iter_mut().flat_map(|m| &mut m.rules).chain(value_maps.iter_mut().flat_map(|m| &mut m.rules));
     compiler.registers.place(rules);
     compiler.registers.place_references(structures.iter_mut().flat_map(|s| &mut s.structure.binds).flatten());
     let emitted = emitted(&value_maps, &segment_maps, &structures);
@@ -131,9 +132,11 @@ fn read(files: &[RuleFile<'_>], faults: &mut Faults) -> Raw {
 
 fn read_file(index: usize, file: RuleFile<'_>, raw: &mut Raw, faults: &mut Faults) {
     let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", file.path));
-    let toml = name.ends_with(".toml");
+    let toml = std::path::Path::new(name).extension().is_some_and(|extension| extension == "toml");
     match (folder, name) {
-        ("", "manifest.toml") => raw.manifest = Some(rule_file::manifest(reader::parse(index, file.text, faults), faults)),
+        ("", "manifest.toml") => {
+            raw.manifest = Some(rule_file::manifest(reader::parse(index, file.text, faults), faults));
+        }
         ("", "identity.toml") => raw.identities = rule_file::identity(reader::parse(index, file.text, faults), faults),
         ("", "systems.toml") => raw.systems = rule_file::systems(reader::parse(index, file.text, faults), faults),
         ("segments", _) if toml => {
@@ -185,14 +188,18 @@ impl Compiler {
     }
 
     fn value_map(&mut self, raw: RawMap) -> ValueMap {
-        let resource = match elements::kind(&raw.target) {
-            Some(kind) => kind == TypeKind::Resource,
-            None => {
-                self.fault(raw.place, format!("`{}` is not an R4 type", raw.target));
-                return ValueMap { name: raw.name.into(), target: raw.target.into(), rules: Vec::new(), ignores: Vec::new() };
-            }
+        let Some(kind) = elements::kind(&raw.target) else {
+            self.fault(raw.place, format!("`{}` is not an R4 type", raw.target));
+            return ValueMap {
+                name: raw.name.into(),
+                target: raw.target.into(),
+                rules: Vec::new(),
+                ignores: Vec::new(),
+            };
         };
-        let names: Vec<String> = std::iter::once(&raw.name).chain(&raw.also).map(|name| head(name).to_owned()).collect();
+        let resource = kind == TypeKind::Resource;
+        let names: Vec<String> =
+            std::iter::once(&raw.name).chain(&raw.also).map(|name| head(name).to_owned()).collect();
         let scope = rules::RuleScope {
             base: crate::source::Base::Datatypes(&names),
             root: &raw.target,

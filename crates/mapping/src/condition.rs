@@ -234,9 +234,7 @@ impl Parser<'_> {
             return Err("wanted EQUALS, GREATER THAN or LESS THAN".to_owned());
         };
         match self.next() {
-            Some(Token::Word(word)) => {
-                word.parse().map(build).map_err(|_| format!("`{word}` is not a number"))
-            }
+            Some(Token::Word(word)) => word.parse().map(build).map_err(|_| format!("`{word}` is not a number")),
             _ => Err("wanted a number".to_owned()),
         }
     }
@@ -283,19 +281,28 @@ mod tests {
                 ])))
             ]))
         );
-        assert_eq!(
-            read("PID-11.9 NOT EQUALS PID-12"),
-            Ok(Not(Box::new(Same(field(11, 9), field(12, 0)))))
-        );
+        assert_eq!(read("PID-11.9 NOT EQUALS PID-12"), Ok(Not(Box::new(Same(field(11, 9), field(12, 0))))));
         assert_eq!(read("PID-8 = \"M\""), Ok(Equals(field(8, 0), "M".into())));
     }
 
     #[test]
     fn refuses_what_is_not_the_grammar() {
         for bad in [
-            "", "PID-1", "VALUED", "PID-1 VALUED PID-2", "PID-1 EQUALS", "PID-1 IN ()", "PID-1 IN (\"a\"", "(PID-1 VALUED",
-            "PID-1 VALUED)", "PID-1 EQUALS \"a", "PID-1 EXISTS", "PID-1 LST.COUNT 1", "PID-1 LENGTH GREATER THAN x",
-            "PID-1 VALUED AND", "PID-1 NOT LENGTH EQUALS 1",
+            "",
+            "PID-1",
+            "VALUED",
+            "PID-1 VALUED PID-2",
+            "PID-1 EQUALS",
+            "PID-1 IN ()",
+            "PID-1 IN (\"a\"",
+            "(PID-1 VALUED",
+            "PID-1 VALUED)",
+            "PID-1 EQUALS \"a",
+            "PID-1 EXISTS",
+            "PID-1 LST.COUNT 1",
+            "PID-1 LENGTH GREATER THAN x",
+            "PID-1 VALUED AND",
+            "PID-1 NOT LENGTH EQUALS 1",
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }

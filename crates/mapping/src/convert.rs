@@ -47,7 +47,9 @@ pub(crate) fn convert(kind: Primitive, text: &str, zone: &Zone) -> Converted {
         Primitive::Markdown | Primitive::Full => string(text.trim_end()),
         Primitive::Code => Converted::or_failed(code(trimmed), IssueCode::InvalidCode),
         Primitive::Id => Converted::or_failed(id(trimmed), IssueCode::InvalidUri),
-        Primitive::Uri | Primitive::Url | Primitive::Canonical => Converted::or_failed(uri(trimmed), IssueCode::InvalidUri),
+        Primitive::Uri | Primitive::Url | Primitive::Canonical => {
+            Converted::or_failed(uri(trimmed), IssueCode::InvalidUri)
+        }
         Primitive::Oid => Converted::or_failed(oid(trimmed), IssueCode::InvalidUri),
         Primitive::Uuid => Converted::or_failed(uuid(trimmed), IssueCode::InvalidUri),
         Primitive::Boolean => Converted::or_failed(boolean(trimmed), IssueCode::CodeUnmapped),

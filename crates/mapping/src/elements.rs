@@ -22,7 +22,8 @@ pub(crate) struct Field {
 
 impl Field {
     pub(crate) fn refers_to(&self, resource: &str) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|target| matches!(*target, "Resource" | "DomainResource") || *target == resource)
+        self.targets.is_empty()
+            || self.targets.iter().any(|target| matches!(*target, "Resource" | "DomainResource") || *target == resource)
     }
 
     pub(crate) fn allows(&self, code: &str) -> bool {
@@ -123,7 +124,9 @@ pub(crate) fn constant(field: &Field, value: &Json) -> Result<(), String> {
             if number.parse::<i64>().is_ok_and(|n| n >= least) { Ok(()) } else { wrong("a number in its range") }
         }
         ("integer" | "positiveInt" | "unsignedInt" | "decimal", _) => wrong("a number"),
-        ("uri" | "url" | "canonical" | "oid" | "uuid" | "id", Json::String(text)) if text.contains(char::is_whitespace) => {
+        ("uri" | "url" | "canonical" | "oid" | "uuid" | "id", Json::String(text))
+            if text.contains(char::is_whitespace) =>
+        {
             wrong("a string without spaces")
         }
         ("code", Json::String(text)) => match field.codes {

@@ -141,11 +141,11 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             self.placements.push(placement);
             let at = At { segment: index, ..At::default() };
             match placement {
-                Placement::Placed(placed) => {
-                    if placed.out_of_order {
+                Placement::Placed(at_slot) => {
+                    if at_slot.out_of_order {
                         self.raise(IssueCode::SegmentOutOfOrder, at, None);
                     }
-                    self.binds(structure, &placer, placed, index);
+                    self.binds(structure, &placer, at_slot, index);
                 }
                 Placement::Repeated => self.raise(IssueCode::SegmentRepeated, at, None),
                 Placement::Unknown if segment.name().starts_with('Z') => {}
@@ -154,19 +154,20 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
         }
     }
 
-    fn binds(&mut self, structure: &'p Structure, placer: &Placer<'_>, placed: Placed, segment: u32) {
+    fn binds(&mut self, structure: &'p Structure, placer: &Placer<'_>, at_slot: Placed, segment: u32) {
         let plan = self.plan;
-        for bind in structure.binds.get(placed.slot).into_iter().flatten() {
+        for bind in structure.binds.get(at_slot.slot).into_iter().flatten() {
             let Some(label) = structure.labels.get(bind.label) else { continue };
             if label.resource == "MessageHeader" && !self.context.message_header {
                 continue;
             }
-            let mut frame = Frame { segment, value: None, current: None, instance: 0, item: (segment, 0), depth: 0, via: None };
+            let mut frame =
+                Frame { segment, value: None, current: None, instance: 0, item: (segment, 1), depth: 0, via: None };
             if bind.condition.as_ref().is_some_and(|condition| !self.holds(condition, &frame)) {
                 continue;
             }
             let iteration = |label: usize| match structure.labels.get(label).map(|label| label.span) {
-                Some(Span::Slot(_)) => placed.iteration,
+                Some(Span::Slot(_)) => at_slot.iteration,
                 Some(Span::Group(group)) => placer.iteration(group),
                 Some(Span::Message) | None => 0,
             };
@@ -262,7 +263,10 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
         let Some(segment) = self.segment(index) else { return };
         if field == 0 {
             let valued = (1..=segment.field_count()).any(|n| segment.field(n).state() == State::Value);
-            if valued && self.fires(rule, &frame) && let Some(element) = first_valued(segment) {
+            if valued
+                && self.fires(rule, &frame)
+                && let Some(element) = first_valued(segment)
+            {
                 let at = At { segment: index, ..At::default() };
                 self.write(rule, Value { element, at }, frame);
             }
@@ -283,7 +287,8 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
     }
 
     fn repetitions(&mut self, rule: &'p Rule, whole: Value<'t>, parts: [u16; 2], frame: Frame<'t>) {
-        let items = matches!(rule.target, Target::Register { items: true, .. }) || matches!(rule.action, Action::Merge { .. });
+        let items =
+            matches!(rule.target, Target::Register { items: true, .. }) || matches!(rule.action, Action::Merge { .. });
         let mut taken = false;
         for (repetition, element) in (1..=u16::MAX).zip(whole.element.repetitions()) {
             let current = Value { element, at: At { repetition, ..whole.at } };

@@ -34,10 +34,8 @@ impl Explanation<'_> {
 }
 
 fn leaf_json(leaf: &Leaf<'_>) -> Json {
-    let mut pairs = vec![
-        ("location", Json::string(leaf.location.to_string())),
-        ("fate", Json::from(leaf.fate.kind().as_str())),
-    ];
+    let mut pairs =
+        vec![("location", Json::string(leaf.location.to_string())), ("fate", Json::from(leaf.fate.kind().as_str()))];
     match &leaf.fate {
         Fate::Mapped(rules) => pairs.push(("rules", rules_json(rules))),
         Fate::Kept(code) => pairs.extend(code.map(|code| ("code", Json::from(code.as_str())))),

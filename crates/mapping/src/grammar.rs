@@ -57,7 +57,10 @@ impl Grammar {
         }
         for (i, slot) in slots.iter().enumerate() {
             if slots.iter().take(i).any(|earlier| earlier.path == slot.path) {
-                return Err(format!("two places have the path `{}`: name them apart (`PID:ROL`) or group them", slot.path));
+                return Err(format!(
+                    "two places have the path `{}`: name them apart (`PID:ROL`) or group them",
+                    slot.path
+                ));
             }
         }
         Ok(Grammar { slots, groups })
@@ -268,7 +271,9 @@ impl<'g> Placer<'g> {
             if let Some(slot) = self.find(segment, after, group.end) {
                 return Some((slot, None));
             }
-            if group.repeats && let Some(slot) = self.find(segment, group.start, after) {
+            if group.repeats
+                && let Some(slot) = self.find(segment, group.start, after)
+            {
                 return Some((slot, Some(index)));
             }
         }
@@ -286,7 +291,8 @@ impl<'g> Placer<'g> {
         let grammar = self.grammar;
         let mut anew = true;
         for index in grammar.around(slot) {
-            let inside = previous.is_some_and(|at| grammar.groups.get(index).is_some_and(|g| (g.start..g.end).contains(&at)));
+            let inside =
+                previous.is_some_and(|at| grammar.groups.get(index).is_some_and(|g| (g.start..g.end).contains(&at)));
             // Groups inside the one that loops begin anew with it; groups around both places go on.
             anew = anew && (!inside || looped.is_some());
             if anew {
@@ -335,9 +341,9 @@ mod tests {
         segments
             .split(' ')
             .map(|name| match placer.place(name) {
-                Placement::Placed(placed) => {
-                    let path = &grammar.slots[placed.slot].path;
-                    format!("{path}{}", if placed.out_of_order { "!" } else { "" })
+                Placement::Placed(at_slot) => {
+                    let path = &grammar.slots[at_slot.slot].path;
+                    format!("{path}{}", if at_slot.out_of_order { "!" } else { "" })
                 }
                 other => format!("{name} {other:?}"),
             })
@@ -348,12 +354,34 @@ mod tests {
     fn follows_groups_and_loops() {
         let grammar = Grammar::parse(A01).unwrap();
         assert_eq!(
-            walk(&grammar, "MSH EVN PID ROL NK1 OH2 NK1 PV1 ROL ROL DG1 DG1 PR1 ROL PR1 IN1 IN3 IN3 AUT PRT AUT IN1 IN2"),
+            walk(
+                &grammar,
+                "MSH EVN PID ROL NK1 OH2 NK1 PV1 ROL ROL DG1 DG1 PR1 ROL PR1 IN1 IN3 IN3 AUT PRT AUT IN1 IN2"
+            ),
             [
-                "MSH", "EVN", "PID", "PID:ROL", "NEXT_OF_KIN.NK1", "NEXT_OF_KIN.OH2", "NEXT_OF_KIN.NK1", "PV1", "PV1:ROL",
-                "PV1:ROL", "DG1", "DG1", "PROCEDURE.PR1", "PROCEDURE.ROL", "PROCEDURE.PR1", "INSURANCE.IN1", "INSURANCE.IN3",
-                "INSURANCE.IN3", "INSURANCE.AUTHORIZATION.AUT", "INSURANCE.AUTHORIZATION.PRT", "INSURANCE.AUTHORIZATION.AUT",
-                "INSURANCE.IN1", "INSURANCE.IN2",
+                "MSH",
+                "EVN",
+                "PID",
+                "PID:ROL",
+                "NEXT_OF_KIN.NK1",
+                "NEXT_OF_KIN.OH2",
+                "NEXT_OF_KIN.NK1",
+                "PV1",
+                "PV1:ROL",
+                "PV1:ROL",
+                "DG1",
+                "DG1",
+                "PROCEDURE.PR1",
+                "PROCEDURE.ROL",
+                "PROCEDURE.PR1",
+                "INSURANCE.IN1",
+                "INSURANCE.IN3",
+                "INSURANCE.IN3",
+                "INSURANCE.AUTHORIZATION.AUT",
+                "INSURANCE.AUTHORIZATION.PRT",
+                "INSURANCE.AUTHORIZATION.AUT",
+                "INSURANCE.IN1",
+                "INSURANCE.IN2",
             ]
         );
     }
@@ -364,7 +392,17 @@ mod tests {
         assert_eq!(
             walk(&grammar, "MSH PID PV1 PD1 PD1 PID EVN ZZZ DG1 IN1 DG1"),
             [
-                "MSH", "PID", "PV1", "PD1!", "PD1 Repeated", "PID Repeated", "EVN!", "ZZZ Unknown", "DG1", "INSURANCE.IN1", "DG1!"
+                "MSH",
+                "PID",
+                "PV1",
+                "PD1!",
+                "PD1 Repeated",
+                "PID Repeated",
+                "EVN!",
+                "ZZZ Unknown",
+                "DG1",
+                "INSURANCE.IN1",
+                "DG1!"
             ]
         );
     }
@@ -386,7 +424,19 @@ mod tests {
 
     #[test]
     fn refuses_bad_syntax() {
-        for bad in ["", "PID", "MSH [", "MSH ]", "MSH {SFT", "MSH (A)", "MSH A( PID", "MSH pid", "MSH PID PID", "MSH []", "MSH A( PID ) ]"] {
+        for bad in [
+            "",
+            "PID",
+            "MSH [",
+            "MSH ]",
+            "MSH {SFT",
+            "MSH (A)",
+            "MSH A( PID",
+            "MSH pid",
+            "MSH PID PID",
+            "MSH []",
+            "MSH A( PID ) ]",
+        ] {
             assert!(Grammar::parse(bad).is_err(), "{bad}");
         }
     }

@@ -67,14 +67,16 @@ impl Identifier<'_> {
         }
         // PV1-19 identifies a visit; PV1-50 only where the sender is configured so.
         let is_encounter = instance.resource == "Encounter";
-        let (first, further) = identity.slots.split_at(identity.slots.len().min(if is_encounter { 1 } else { usize::MAX }));
+        let (first, further) =
+            identity.slots.split_at(identity.slots.len().min(if is_encounter { 1 } else { usize::MAX }));
         let by_type = self.business(instance, identity, first);
         if let Some(found) = by_type {
             return Some(found);
         }
-        let bare = self.bare(instance, first).zip(subject).map(|(value, subject)| {
-            self.own(&instance.resource, Some(subject), &[("identifier", value.to_string())])
-        });
+        let bare = self
+            .bare(instance, first)
+            .zip(subject)
+            .map(|(value, subject)| self.own(&instance.resource, Some(subject), &[("identifier", value.to_string())]));
         if bare.is_some() || !is_encounter {
             return bare.or_else(|| self.by_content(instance, identity, subject?, resolve));
         }
@@ -92,7 +94,8 @@ impl Identifier<'_> {
         }
         let candidates = self.candidates(instance, slots);
         let with_system = || candidates.iter().filter(|candidate| candidate.system.is_some());
-        let preferred = identity.types.iter().find_map(|kind| with_system().find(|candidate| candidate.kind == Some(kind)));
+        let preferred =
+            identity.types.iter().find_map(|kind| with_system().find(|candidate| candidate.kind == Some(kind)));
         let chosen = preferred.or_else(|| with_system().next())?;
         let key = ResourceKey {
             resource_type: instance.resource.clone(),
@@ -113,13 +116,16 @@ impl Identifier<'_> {
             let index = usize::try_from(register).ok()?;
             self.plan.registers.get(index).map(|name| name.path.as_str())
         };
-        let mut registers: Vec<u32> =
-            instance.written().filter(|register| path(*register).is_some_and(|path| covers("identifier", path))).collect();
+        let mut registers: Vec<u32> = instance
+            .written()
+            .filter(|register| path(*register).is_some_and(|path| covers("identifier", path)))
+            .collect();
         // Registers are numbered in the order of slots.
         registers.sort_unstable();
         registers.dedup();
         if !slots.is_empty() {
-            let rank = |register: &u32| slots.iter().position(|slot| path(*register).is_some_and(|path| covers(slot, path)));
+            let rank =
+                |register: &u32| slots.iter().position(|slot| path(*register).is_some_and(|path| covers(slot, path)));
             registers.retain(|register| rank(register).is_some());
             registers.sort_by_key(rank);
         }
@@ -149,7 +155,9 @@ impl Identifier<'_> {
         let mut parts = Vec::new();
         for name in &identity.content {
             let of_name = registers.iter().filter(|(path, _)| covers(name, path));
-            parts.extend(of_name.filter_map(|(path, register)| Some((path.as_str(), register.value.as_ref()?.to_string()))));
+            parts.extend(
+                of_name.filter_map(|(path, register)| Some((path.as_str(), register.value.as_ref()?.to_string()))),
+            );
         }
         (!parts.is_empty()).then(|| self.own(&instance.resource, Some(subject), &parts))
     }
@@ -159,7 +167,8 @@ impl Identifier<'_> {
         let value = self.digest(resource, subject, parts);
         let system = SmolStr::from(self.context.sender.own_system.as_str());
         let has_identifier = ElementTable::r4().is_repeating(&format!("{resource}.identifier")) == Some(true);
-        let (register, member) = if has_identifier { ("identifier[sluice]", "value") } else { ("meta.tag[sluice]", "code") };
+        let (register, member) =
+            if has_identifier { ("identifier[sluice]", "value") } else { ("meta.tag[sluice]", "code") };
         let json = Json::object([("system", Json::String(system.clone())), (member, Json::String(value.clone()))]);
         let key = ResourceKey { resource_type: resource.clone(), system, value };
         let carried = Some((SmolStr::new_static(register), Json::Array(vec![json])));
@@ -178,7 +187,9 @@ impl Identifier<'_> {
         };
         add(resource);
         if let Some(subject) = subject {
-            [&subject.resource_type, &subject.system, &subject.value].into_iter().for_each(|part| add(part));
+            for part in [&subject.resource_type, &subject.system, &subject.value] {
+                add(part);
+            }
         }
         for (name, text) in parts {
             add(name);

@@ -28,6 +28,9 @@ pub(crate) struct Instance {
     registers: Vec<Building>,
 }
 
+/// Register → its strength and finished items.
+type Built = BTreeMap<u32, (Strength, Vec<(ItemKey, Json)>)>;
+
 #[derive(Clone, Debug)]
 struct Building {
     register: u32,
@@ -97,7 +100,7 @@ impl Instance {
         resolve: &impl Fn(usize) -> Option<Json>,
     ) -> BTreeMap<RegisterPath, Register> {
         let mut nulls: Vec<(u32, Strength)> = Vec::new();
-        let mut built: BTreeMap<u32, (Strength, Vec<(ItemKey, Json)>)> = BTreeMap::new();
+        let mut built = Built::new();
         for Building { register, strength, null, items } in self.registers {
             if null {
                 nulls.push((register, strength));
@@ -145,11 +148,9 @@ fn finish_items(
 }
 
 /// A repeating primitive and its extensions get items for the same places, `null` where one is missing (R4 §2.6.2.3).
-fn align(built: &mut BTreeMap<u32, (Strength, Vec<(ItemKey, Json)>)>, names: &[RegisterName]) {
-    let pairs: Vec<(u32, u32)> = built
-        .keys()
-        .filter_map(|register| Some((*register, name_of(names, *register)?.sibling?)))
-        .collect();
+fn align(built: &mut Built, names: &[RegisterName]) {
+    let pairs: Vec<(u32, u32)> =
+        built.keys().filter_map(|register| Some((*register, name_of(names, *register)?.sibling?))).collect();
     for (register, sibling) in pairs {
         let keys = |of: &u32| built.get(of).map(|(_, items)| items.iter().map(|(key, _)| *key).collect::<Vec<_>>());
         let (Some(mine), Some(theirs)) = (keys(&register), keys(&sibling)) else { continue };
@@ -169,7 +170,12 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Adds what an instance says; returns the registers where it contradicts an earlier one, which stays.
-    pub(crate) fn add(&mut self, key: ResourceKey, scope: Scope, registers: BTreeMap<RegisterPath, Register>) -> Vec<SmolStr> {
+    pub(crate) fn add(
+        &mut self,
+        key: ResourceKey,
+        scope: Scope,
+        registers: BTreeMap<RegisterPath, Register>,
+    ) -> Vec<SmolStr> {
         let mut conflicts = Vec::new();
         let contribution = self.found.entry(key.clone()).or_insert_with(|| Contribution {
             resource: key,
@@ -247,7 +253,10 @@ mod tests {
 
     fn show(instance: Instance) -> Vec<String> {
         let registers = instance.finish(&names(), &|_| None);
-        registers.into_iter().map(|(path, r)| format!("{path} {:?} {}", r.strength, r.value.unwrap_or(Json::Null))).collect()
+        registers
+            .into_iter()
+            .map(|(path, r)| format!("{path} {:?} {}", r.strength, r.value.unwrap_or(Json::Null)))
+            .collect()
     }
 
     fn text(text: &str) -> Node {
@@ -289,7 +298,8 @@ mod tests {
         let list = |texts: &[&str]| Json::Array(texts.iter().map(|t| Json::from(*t)).collect());
         let mut gathered = Gathered::default();
         let one = BTreeMap::from([("a".into(), register(Json::from("1"))), ("n[1]".into(), register(list(&["x"])))]);
-        let two = BTreeMap::from([("a".into(), register(Json::from("2"))), ("n[1]".into(), register(list(&["x", "y"])))]);
+        let two =
+            BTreeMap::from([("a".into(), register(Json::from("2"))), ("n[1]".into(), register(list(&["x", "y"])))]);
         assert!(gathered.add(key.clone(), Scope::Subject, one).is_empty());
         assert_eq!(gathered.add(key, Scope::Subject, two), ["a"]);
         let registers = &gathered.finish()[0].registers;

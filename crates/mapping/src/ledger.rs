@@ -135,7 +135,12 @@ pub struct Leaf<'p> {
 }
 
 impl Ledger {
-    pub(crate) fn new(structure: usize, mut marks: Vec<Mark>, applications: Vec<Application>, placements: Vec<Placement>) -> Self {
+    pub(crate) fn new(
+        structure: usize,
+        mut marks: Vec<Mark>,
+        applications: Vec<Application>,
+        placements: Vec<Placement>,
+    ) -> Self {
         marks.sort_unstable();
         marks.dedup();
         Self { structure, marks, applications, placements }
@@ -195,7 +200,9 @@ impl Ledger {
             let mut trails: Vec<Trail> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.trail).collect();
             trails.sort_unstable();
             trails.dedup();
-            let trace = |trail: Trail| Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.applications, plan) });
+            let trace = |trail: Trail| {
+                Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.applications, plan) })
+            };
             trails.into_iter().filter_map(trace).collect::<Vec<_>>()
         };
         let code = |pick: fn(Outcome) -> Option<IssueCode>| marks.iter().find_map(|m| pick(m.outcome));
@@ -218,14 +225,15 @@ impl Ledger {
         if name == "MSH" && at.field <= 2 {
             return Fate::Ignored { why: "delimiters and encoding characters", file: "", line: 0 };
         }
-        let ignored = ignores.iter().find(|ignore| match &ignore.source {
+        let own = ignores.iter().find(|ignore| match &ignore.source {
             Source::Segment { segment: None, field, parts: [component, subcomponent] } => {
-                let place = At { repetition: 0, field: *field, component: *component, subcomponent: *subcomponent, ..at };
+                let place =
+                    At { repetition: 0, field: *field, component: *component, subcomponent: *subcomponent, ..at };
                 place.covers(at)
             }
             _ => false,
         });
-        if let Some(ignore) = ignored.copied().or_else(|| self.ignored_below(at, plan)) {
+        if let Some(ignore) = own.copied().or_else(|| self.ignored_below(at, plan)) {
             let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
             return Fate::Ignored { why: &ignore.why, file, line: ignore.line };
         }
@@ -243,8 +251,11 @@ impl Ledger {
         let rest = self.applications.get(start..).unwrap_or_default();
         let around = rest.iter().take_while(|application| application.at.segment == at.segment);
         around.filter(|application| application.at.covers(at)).find_map(|application| {
-            let below = if application.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
-            let covers = |parts: &[u16; 2]| parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below);
+            let below =
+                if application.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
+            let covers = |parts: &[u16; 2]| {
+                parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below)
+            };
             let ignores = &plan.value_maps.get(application.map)?.ignores;
             ignores.iter().find(|ignore| matches!(&ignore.source, Source::Value { parts } if covers(parts)))
         })

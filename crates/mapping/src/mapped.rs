@@ -64,7 +64,9 @@ impl MapError {
     /// Where in the message.
     pub const fn location(&self) -> &Location {
         match self {
-            Self::UnsupportedEvent { location } | Self::NoPatientIdentity { location, .. } | Self::Parked { location, .. } => location,
+            Self::UnsupportedEvent { location }
+            | Self::NoPatientIdentity { location, .. }
+            | Self::Parked { location, .. } => location,
         }
     }
 }

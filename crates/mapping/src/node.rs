@@ -59,15 +59,13 @@ impl Node {
             *self = Node::Object(Vec::new());
         }
         let Node::Object(members) = self else { return false };
-        match members.iter_mut().find(|m| m.step.slot == step.slot && m.step.name == step.name) {
-            Some(member) => member.node.put(rest, node),
-            None => {
-                let mut built = Node::Empty;
-                let used = built.put(rest, node);
-                members.push(Member { step: step.clone(), node: built });
-                used
-            }
+        if let Some(member) = members.iter_mut().find(|m| m.step.slot == step.slot && m.step.name == step.name) {
+            return member.node.put(rest, node);
         }
+        let mut built = Node::Empty;
+        let used = built.put(rest, node);
+        members.push(Member { step: step.clone(), node: built });
+        used
     }
 
     fn merge(&mut self, node: Node) -> bool {
@@ -121,7 +119,7 @@ impl Node {
 
 fn finish_object(mut members: Vec<Member>, resolve: &impl Fn(usize) -> Option<Json>) -> Finished {
     // Slot order within a name is the order of the array; between names the object sorts.
-    members.sort_by(|a, b| a.step.slot.cmp(&b.step.slot));
+    members.sort_by_key(|member| member.step.slot);
     let mut out = Object::new();
     let (mut content, mut tried, mut aligned) = (false, false, false);
     let mut slots: Vec<(Step, Json)> = Vec::new();
@@ -144,9 +142,8 @@ fn finish_object(mut members: Vec<Member>, resolve: &impl Fn(usize) -> Option<Js
         align(&mut slots);
     }
     for (step, json) in slots {
-        match out.entry(step.name).or_insert_with(|| Json::Array(Vec::new())) {
-            Json::Array(items) => items.push(json),
-            _ => {}
+        if let Json::Array(items) = out.entry(step.name).or_insert_with(|| Json::Array(Vec::new())) {
+            items.push(json);
         }
     }
     let dropped = out.is_empty() || (tried && !content);
@@ -180,7 +177,9 @@ pub(crate) fn is_extension(name: &str) -> bool {
 
 /// Whether an extension says anything: a value or extensions of its own.
 pub(crate) fn has_value(json: &Json) -> bool {
-    json.as_object().is_some_and(|o| o.keys().any(|name| name.starts_with("value") || name == "extension" || name.starts_with("_value")))
+    json.as_object().is_some_and(|o| {
+        o.keys().any(|name| name.starts_with("value") || name == "extension" || name.starts_with("_value"))
+    })
 }
 
 #[cfg(test)]
@@ -202,7 +201,9 @@ mod tests {
         for (path, value) in puts {
             node.put(&steps(path), value.clone());
         }
-        node.finish(&|index| (index == 7).then(|| Json::object([("reference", Json::from("urn:x"))]))).json.map(|j| j.to_string())
+        node.finish(&|index| (index == 7).then(|| Json::object([("reference", Json::from("urn:x"))])))
+            .json
+            .map(|j| j.to_string())
     }
 
     fn content(text: &str) -> Node {
@@ -216,7 +217,10 @@ mod tests {
     #[test]
     fn slots_make_arrays_in_order_and_first_wins() {
         let built = build(&[
-            ("given[2]", content("B")), ("family", content("F")), ("given[1]", content("A")), ("family", content("G")),
+            ("given[2]", content("B")),
+            ("family", content("F")),
+            ("given[1]", content("A")),
+            ("family", content("G")),
         ]);
         assert_eq!(built.as_deref(), Some(r#"{"family":"F","given":["A","B"]}"#));
     }
@@ -238,11 +242,16 @@ mod tests {
         assert_eq!(build(&[("extension[1].url", constant("u")), ("a", content("b"))]).as_deref(), Some(r#"{"a":"b"}"#));
         assert_eq!(
             build(&[
-                ("given[1]", content("A")), ("given[2]", content("B")), ("_given[2].extension[1].url", constant("u")),
-                ("_given[2].extension[1].valueCode", content("c")), ("_given[3].extension[1].valueCode", content("d")),
+                ("given[1]", content("A")),
+                ("given[2]", content("B")),
+                ("_given[2].extension[1].url", constant("u")),
+                ("_given[2].extension[1].valueCode", content("c")),
+                ("_given[3].extension[1].valueCode", content("d")),
             ])
             .as_deref(),
-            Some(r#"{"_given":[null,{"extension":[{"url":"u","valueCode":"c"}]},{"extension":[{"valueCode":"d"}]}],"given":["A","B",null]}"#)
+            Some(
+                r#"{"_given":[null,{"extension":[{"url":"u","valueCode":"c"}]},{"extension":[{"valueCode":"d"}]}],"given":["A","B",null]}"#
+            )
         );
     }
 

@@ -190,12 +190,22 @@ pub(crate) enum Target {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Constant(Json),
-    Primitive { kind: Primitive, code: Option<CodeUse> },
-    Datatype { map: usize, code: Option<CodeUse> },
+    Primitive {
+        kind: Primitive,
+        code: Option<CodeUse>,
+    },
+    Datatype {
+        map: usize,
+        code: Option<CodeUse>,
+    },
     /// The datatype map makes a resource of its own, the rule's target refers to it.
-    Resource { map: usize },
+    Resource {
+        map: usize,
+    },
     /// The datatype map writes into the resource at hand.
-    Merge { map: usize },
+    Merge {
+        map: usize,
+    },
 }
 
 /// `code = …`, `unmapped = …`.

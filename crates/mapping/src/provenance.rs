@@ -16,7 +16,11 @@ use crate::value::Value;
 const PARTICIPANT: &str = "http://terminology.hl7.org/CodeSystem/provenance-participant-type";
 
 /// Adds what the rules do not say. False where there is no time to record, which R4 requires.
-pub(crate) fn complete(registers: &mut BTreeMap<RegisterPath, Register>, mapper: &Mapper<'_, '_, '_>, gathered: &Gathered) -> bool {
+pub(crate) fn complete(
+    registers: &mut BTreeMap<RegisterPath, Register>,
+    mapper: &Mapper<'_, '_, '_>,
+    gathered: &Gathered,
+) -> bool {
     let mut set = |path: &'static str, value: Json| {
         registers.insert(SmolStr::new_static(path), Register { strength: Strength::Asserts, value: Some(value) });
     };

@@ -251,7 +251,11 @@ mod tests {
     #[test]
     fn reports_every_fault_with_its_line() {
         let mut faults = Faults::new(vec!["a.toml".into()]);
-        let mut table = parse(0, "map = 1\nrows = [1, \"x\"]\nother = true\n[[rule]]\nfrom = \"A\"\n\n[[rule]]\nto=\"b\"", &mut faults);
+        let mut table = parse(
+            0,
+            "map = 1\nrows = [1, \"x\"]\nother = true\n[[rule]]\nfrom = \"A\"\n\n[[rule]]\nto=\"b\"",
+            &mut faults,
+        );
         assert_eq!(table.text("map", &mut faults), None);
         assert_eq!(table.rows("rows", &mut faults), [1]);
         let rules = table.tables("rule", &mut faults);

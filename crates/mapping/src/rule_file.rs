@@ -97,7 +97,10 @@ pub(crate) fn map(mut table: Table, path: &str, target_key: &'static str, faults
     let name = table.required_text("map", faults).unwrap_or_default();
     let stem = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".toml");
     if !name.is_empty() && bracketed(stem) != name {
-        faults.add(name_place, format!("map `{name}` belongs in a file named {}.toml", name.replace('[', ".").replace(']', "")));
+        faults.add(
+            name_place,
+            format!("map `{name}` belongs in a file named {}.toml", name.replace('[', ".").replace(']', "")),
+        );
     }
     let also = if target_key == "target" { table.texts("also", faults) } else { Vec::new() };
     let target = table.required_text(target_key, faults).unwrap_or_default();

@@ -50,7 +50,11 @@ pub(crate) fn parse(text: &str, base: Base<'_>) -> Result<Source, String> {
     };
     if !is_segment_name(name) {
         return Err(match base {
-            Base::Datatypes(names) => format!("`{text}` is not a path of {} (like {}.1)", names.join(" or "), names.first().map_or("", String::as_str)),
+            Base::Datatypes(names) => format!(
+                "`{text}` is not a path of {} (like {}.1)",
+                names.join(" or "),
+                names.first().map_or("", String::as_str)
+            ),
             Base::Segment(own) | Base::Message(own) => format!("`{text}` is not a path (like {own}-1 or {own}-1.2)"),
         });
     }

@@ -43,13 +43,16 @@ pub(crate) fn message_type() -> Location {
 
 /// The candidate with the fewest segments out of place; the first of equals.
 fn best(plan: &Plan, message: &Message<'_>, candidates: impl Iterator<Item = usize>) -> Option<usize> {
-    candidates.filter_map(|index| Some((misfits(plan.structures.get(index)?, message), index))).min_by_key(|(n, _)| *n).map(|(_, index)| index)
+    candidates
+        .filter_map(|index| Some((misfits(plan.structures.get(index)?, message), index)))
+        .min_by_key(|(n, _)| *n)
+        .map(|(_, index)| index)
 }
 
 fn misfits(structure: &Structure, message: &Message<'_>) -> usize {
     let mut placer = Placer::new(&structure.grammar);
     let fits = |segment: Segment<'_, '_>| match placer.place(segment.name()) {
-        Placement::Placed(placed) => !placed.out_of_order,
+        Placement::Placed(at_slot) => !at_slot.out_of_order,
         Placement::Repeated | Placement::Unknown => false,
     };
     message.segment_count().saturating_sub(message.segments().map(fits).filter(|fits| *fits).count())

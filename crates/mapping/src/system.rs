@@ -50,7 +50,8 @@ impl Authority {
 
 fn is_absolute_uri(text: &str) -> bool {
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && !text.contains(|c: char| c.is_whitespace() || c.is_control())
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !text.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
 /// A name behind a URI prefix, percent-encoded (RFC 3986 §2.1).
@@ -130,7 +131,8 @@ mod tests {
 
     fn system(namespace: &str, universal: &str, kind: &str, sender: &Sender) -> Option<String> {
         let part = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let authority = Authority { namespace: part(namespace), universal: part(universal), universal_type: part(kind) };
+        let authority =
+            Authority { namespace: part(namespace), universal: part(universal), universal_type: part(kind) };
         authority.system(sender).map(String::from)
     }
 
@@ -156,7 +158,10 @@ mod tests {
     fn coding_systems_by_name_table_and_oid() {
         let systems = BTreeMap::from([("LN".into(), "http://loinc.org".into())]);
         assert_eq!(coding_system("LN", &systems).as_deref(), Some("http://loinc.org"));
-        assert_eq!(coding_system("HL70001", &systems).as_deref(), Some("http://terminology.hl7.org/CodeSystem/v2-0001"));
+        assert_eq!(
+            coding_system("HL70001", &systems).as_deref(),
+            Some("http://terminology.hl7.org/CodeSystem/v2-0001")
+        );
         assert_eq!(coding_system("HL7001", &systems), None);
         assert_eq!(coding_system("L", &systems), None);
     }
@@ -166,7 +171,12 @@ mod tests {
         let t = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let number = |one: &str, [c, a, l, x]: [&str; 4], twelve: &str| {
             let telephone = Telephone {
-                free_text: t(one), country: t(c), area: t(a), local: t(l), extension: t(x), unformatted: t(twelve),
+                free_text: t(one),
+                country: t(c),
+                area: t(a),
+                local: t(l),
+                extension: t(x),
+                unformatted: t(twelve),
             };
             telephone.number().map(|(text, _)| text.to_string())
         };

@@ -1,6 +1,8 @@
 //! Where a rule writes: a FHIR path in the guide's form, resolved against the R4 element table.
 //! Not here: registers (`plan`), values (`node`).
 
+use std::fmt::Write;
+
 use smol_str::SmolStr;
 
 use crate::elements::{self, Field};
@@ -75,7 +77,8 @@ pub(crate) fn register_path(steps: &[Step]) -> SmolStr {
         }
         out.push_str(&step.name);
         if step.repeats {
-            out.push_str(&format!("[{}]", step.slot));
+            // Writing to a string cannot fail.
+            let _ = write!(out, "[{}]", step.slot);
         }
     }
     SmolStr::from(out)
@@ -94,7 +97,10 @@ mod tests {
     fn registers_are_cut_after_the_outermost_repeating_element() {
         assert_eq!(register("participant[2].type.coding.code", "Encounter"), "participant[2]");
         assert_eq!(register("period.start", "Encounter"), "period.start");
-        assert_eq!(register("hospitalization.specialArrangement", "Encounter"), "hospitalization.specialArrangement[1]");
+        assert_eq!(
+            register("hospitalization.specialArrangement", "Encounter"),
+            "hospitalization.specialArrangement[1]"
+        );
         assert_eq!(register("birthDate.extension[1].valueDateTime", "Patient"), "_birthDate.extension[1]");
         assert_eq!(register("deceasedDateTime", "Patient"), "deceasedDateTime");
         assert_eq!(register("category.extension[1].url", "AllergyIntolerance"), "_category[1]");
@@ -103,9 +109,16 @@ mod tests {
     #[test]
     fn refuses_what_r4_does_not_have() {
         for (path, root) in [
-            ("participant[1].individual(Practitioner)", "Encounter"), ("nothing", "Patient"), ("name[0]", "Patient"),
-            ("gender[2]", "Patient"), ("gender.coding", "Patient"), ("deceased", "Patient"), ("deceasedCode", "Patient"),
-            ("", "Patient"), ("name[1", "Patient"), ("name", "Patent"),
+            ("participant[1].individual(Practitioner)", "Encounter"),
+            ("nothing", "Patient"),
+            ("name[0]", "Patient"),
+            ("gender[2]", "Patient"),
+            ("gender.coding", "Patient"),
+            ("deceased", "Patient"),
+            ("deceasedCode", "Patient"),
+            ("", "Patient"),
+            ("name[1", "Patient"),
+            ("name", "Patent"),
         ] {
             assert!(resolve(path, root).is_err(), "{path}");
         }

@@ -13,7 +13,11 @@ use crate::plan::Identity;
 use crate::rule_file::RawIdentity;
 
 impl Compiler {
-    pub(super) fn identities(&mut self, raw: Vec<RawIdentity>, emitted: &BTreeSet<SmolStr>) -> BTreeMap<SmolStr, Identity> {
+    pub(super) fn identities(
+        &mut self,
+        raw: Vec<RawIdentity>,
+        emitted: &BTreeSet<SmolStr>,
+    ) -> BTreeMap<SmolStr, Identity> {
         let mut identities = BTreeMap::new();
         for section in raw {
             let resource = SmolStr::from(section.resource.as_str());
@@ -25,7 +29,8 @@ impl Compiler {
             if is_per_message(resource) {
                 identities.insert(resource.clone(), per_message());
             } else if !identities.contains_key(resource) {
-                self.faults.add_file("identity.toml", format!("rules make {resource}, but nothing says what identifies one"));
+                self.faults
+                    .add_file("identity.toml", format!("rules make {resource}, but nothing says what identifies one"));
             }
         }
         // Every message has its Provenance, bound or not.

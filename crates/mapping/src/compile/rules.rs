@@ -46,7 +46,8 @@ impl Compiler {
             let key = (rule.to.as_str(), rule.when.as_deref().unwrap_or(""), rule.fills);
             match seen.get(&key) {
                 Some(first) => {
-                    let message = format!("`{}` is written by the rule at line {} under the same condition", rule.to, first.line);
+                    let message =
+                        format!("`{}` is written by the rule at line {} under the same condition", rule.to, first.line);
                     self.faults.add(rule.place, message);
                 }
                 None => {
@@ -86,7 +87,8 @@ impl Compiler {
         };
         let id = u32::try_from(self.origins.len()).unwrap_or(u32::MAX);
         let path = if raw.to == "$this" { SmolStr::default() } else { SmolStr::from(raw.to.as_str()) };
-        let written = if path.is_empty() { SmolStr::new(scope.root) } else { SmolStr::from_iter([scope.root, ".", &path]) };
+        let written =
+            if path.is_empty() { SmolStr::new(scope.root) } else { SmolStr::from_iter([scope.root, ".", &path]) };
         self.origins.push(Origin {
             file: place.file,
             line: place.line,
@@ -144,7 +146,9 @@ impl Compiler {
     fn merge(&mut self, raw: &RawRule, scope: &RuleScope<'_>) -> Option<Action> {
         let map = raw.mapper.as_deref().and_then(|name| self.names.values.get(name)).cloned();
         match map {
-            Some((map, target)) if target == scope.root && raw.code.is_none() && raw.value.is_none() => Some(Action::Merge { map }),
+            Some((map, target)) if target == scope.root && raw.code.is_none() && raw.value.is_none() => {
+                Some(Action::Merge { map })
+            }
             _ => {
                 self.fault(raw.place, format!("`$this` of {0} takes a datatype map whose target is {0}", scope.root));
                 None
@@ -278,16 +282,18 @@ fn unknown_map(names: &Names, name: &str) -> String {
 /// The paths of the rule's own field whose value makes the condition hold: what a constant says of the message.
 fn decided_by(condition: &Condition, source: &Source) -> Vec<Source> {
     match condition {
-        Condition::All(parts) | Condition::Any(parts) => parts.iter().flat_map(|part| decided_by(part, source)).collect(),
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().flat_map(|part| decided_by(part, source)).collect()
+        }
         Condition::Equals(path, _) | Condition::In(path, _) if same_field(path, source) => vec![path.clone()],
         _ => Vec::new(),
     }
 }
 
 fn same_field(a: &Source, b: &Source) -> bool {
-    match (a, b) {
-        (Source::Segment { segment: s, field: f, .. }, Source::Segment { segment: t, field: g, .. }) => s == t && f == g,
-        (Source::Value { .. }, Source::Value { .. }) => true,
-        _ => false,
-    }
+    let field = |source: &Source| match source {
+        Source::Segment { segment, field, .. } => Some((segment.clone(), *field)),
+        Source::Value { .. } => None,
+    };
+    field(a) == field(b)
 }

@@ -49,19 +49,13 @@ impl Compiler {
                 path: SmolStr::default(),
                 resource: true,
             });
-            if let Some((slot, bind)) = self.bind(bind, &grammar, &labels)
+            if let Some((slot, bind)) = self.bind(&bind, &grammar, &labels)
                 && let Some(of_slot) = binds.get_mut(slot)
             {
                 of_slot.push(bind);
             }
         }
-        let structure = Structure {
-            name: raw.structure.into(),
-            grammar,
-            subject: subject.unwrap_or(0),
-            labels,
-            binds,
-        };
+        let structure = Structure { name: raw.structure.into(), grammar, subject: subject.unwrap_or(0), labels, binds };
         Some(Placed { structure, events: raw.events, place: raw.place })
     }
 
@@ -86,7 +80,7 @@ impl Compiler {
         labels.push(Label { name: SmolStr::from(bind.resource.as_str()), resource: SmolStr::new(kind), span });
     }
 
-    fn bind(&mut self, raw: RawBind, grammar: &Grammar, labels: &[Label]) -> Option<(usize, Bind)> {
+    fn bind(&mut self, raw: &RawBind, grammar: &Grammar, labels: &[Label]) -> Option<(usize, Bind)> {
         let place = raw.place;
         let Some(slot) = grammar.slot(&raw.path) else {
             self.fault(place, format!("`{}` is no place in the structure", raw.path));
@@ -105,8 +99,10 @@ impl Compiler {
         if labels.get(label).is_some_and(|label| label.resource != resource) {
             self.fault(place, format!("`{}` makes {resource}, not {}", raw.map, raw.resource));
         }
-        let references =
-            raw.references.iter().filter_map(|(path, to, place)| self.bind_reference(&resource, path, to, (slot, *place), grammar, labels));
+        let references = raw
+            .references
+            .iter()
+            .filter_map(|(path, to, place)| self.bind_reference(&resource, path, to, (slot, *place), grammar, labels));
         let references = references.collect();
         Some((slot, Bind { map, label, condition, references }))
     }
