@@ -1,9 +1,22 @@
-//! Acknowledgements: MSH, MSA and ERR for any message or for bytes that are none (HL7 v2.5.1 §2.9, §2.15).
+//! Acknowledgements: MSH, MSA and ERR for any message or for text that is none (HL7 v2.5.1 §2.9, §2.15).
+//! Not here: which code answers what. Contract: whatever was received, the answer is a message that parses, with CR after
+//! each segment and no control character that could break its frame.
+
+mod header;
+mod requested;
 
 use crate::delimiters::Delimiters;
 use crate::escape::escape;
-use crate::message::{Message, Segment};
+use crate::message::Message;
 use crate::path::Location;
+
+use header::Header;
+pub use requested::{Condition, Requested, requested};
+
+/// MSH-12 of an answer to what names no version.
+const VERSION: &str = "2.5.1";
+/// MSH-11 of an answer to what names none.
+const PROCESSING_ID: &str = "P";
 
 /// MSA-1 (HL7 table 0008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,18 +91,6 @@ pub enum AckSource<'a> {
     Unreadable(&'a str),
 }
 
-/// The header fields an answer takes over, raw.
-#[derive(Default)]
-struct Header {
-    sending: [String; 2],
-    receiving: [String; 2],
-    event: String,
-    control_id: String,
-    processing_id: String,
-    version: String,
-    charset: String,
-}
-
 /// HL7 table 0357.
 fn condition(code: u16) -> &'static str {
     match code {
@@ -114,96 +115,54 @@ fn condition(code: u16) -> &'static str {
 /// segment ends in CR.
 pub fn build(source: AckSource<'_>, ack: &Ack, control_id: &str, date_time: &str) -> String {
     let (header, delimiters) = match source {
-        AckSource::Message(message) => {
-            (message.segment("MSH").map(|msh| read(&msh)).unwrap_or_default(), message.delimiters())
-        }
-        AckSource::Unreadable(text) => salvage(text),
+        AckSource::Message(message) => (Header::of(message), message.delimiters()),
+        AckSource::Unreadable(text) => Header::salvage(text),
     };
     write(&header, delimiters, ack, control_id, date_time)
 }
 
-fn read(msh: &Segment<'_, '_>) -> Header {
-    let raw = |n: usize| msh.field(n).raw().to_owned();
-    Header {
-        sending: [raw(3), raw(4)],
-        receiving: [raw(5), raw(6)],
-        event: msh.field(9).component(2).raw().to_owned(),
-        control_id: raw(10),
-        processing_id: raw(11),
-        version: raw(12),
-        charset: raw(18),
-    }
-}
-
-/// What can be read of an MSH that is not first, in lower case, or has unusable separators.
-fn salvage(text: &str) -> (Header, Delimiters) {
-    let delimiters = Delimiters::default();
-    let line = text.split(['\r', '\n']).find(|line| line.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("MSH")));
-    let Some(rest) = line.and_then(|l| l.get(3..)) else { return (Header::default(), delimiters) };
-    let Some(separator) = rest.chars().next().filter(|c| !c.is_ascii_alphanumeric()) else {
-        return (Header::default(), delimiters);
-    };
-    let fields: Vec<&str> = rest.split(separator).collect();
-    let encoding = fields.get(1).copied().unwrap_or_default();
-    let own = u8::try_from(separator).ok().and_then(|s| Delimiters::read(s, encoding).ok());
-    let delimiters = own.unwrap_or(delimiters);
-    // With separators that can't be used, values are rewritten with the recommended ones: whole and escaped.
-    let raw = |n: usize| {
-        let value = fields.get(n.saturating_sub(1)).copied().unwrap_or_default();
-        if own.is_some() { value.to_owned() } else { escape(value, delimiters).into_owned() }
-    };
-    let event = fields.get(8).and_then(|f| f.split(char::from(delimiters.component)).nth(1)).unwrap_or_default();
-    let header = Header {
-        sending: [raw(3), raw(4)],
-        receiving: [raw(5), raw(6)],
-        event: if own.is_some() { event.to_owned() } else { String::new() },
-        control_id: raw(10),
-        processing_id: raw(11),
-        version: raw(12),
-        charset: raw(18),
-    };
-    (header, delimiters)
-}
-
 fn write(header: &Header, d: Delimiters, ack: &Ack, control_id: &str, date_time: &str) -> String {
-    let f = char::from(d.field);
     let c = char::from(d.component);
-    let f_text = f.encode_utf8(&mut [0; 4]).to_owned();
-    let f_text = f_text.as_str();
     let mut message_type = format!("ACK{c}{}{c}ACK", header.event);
     if header.event.is_empty() {
         message_type = "ACK".into();
     }
-    let version = if header.version.is_empty() { "2.5.1" } else { &header.version };
-    let processing_id = if header.processing_id.is_empty() { "P" } else { &header.processing_id };
-    let mut out = format!(
-        "MSH{f}{}{f}{}{f}{}{f}{}{f}{}{f}{date_time}{f}{f}{message_type}{f}{}{f}{processing_id}{f}{version}",
+    let [application, facility] = &header.sending;
+    let [receiving_application, receiving_facility] = &header.receiving;
+    let or = |value: &str, default: &str| if value.is_empty() { default.to_owned() } else { value.to_owned() };
+    let version = or(&header.version, VERSION);
+    let mut msh = vec![
+        "MSH".to_owned(),
         d.encoding_characters(),
-        header.receiving[0],
-        header.receiving[1],
-        header.sending[0],
-        header.sending[1],
-        escape(control_id, d),
-    );
+        receiving_application.clone(),
+        receiving_facility.clone(),
+        application.clone(),
+        facility.clone(),
+        escape(date_time, d).into_owned(),
+        String::new(),
+        message_type,
+        escape(control_id, d).into_owned(),
+        or(&header.processing_id, PROCESSING_ID),
+        version.clone(),
+    ];
     if !header.charset.is_empty() {
-        out.extend(std::iter::repeat_n(f, 6));
-        out.push_str(&header.charset);
+        msh.resize(17, String::new());
+        msh.push(header.charset.clone());
     }
-    out.push('\r');
-    let before_err_4 = is_before_2_5(version);
-    let first = ack.errors.first().filter(|_| before_err_4);
-    out.extend(["MSA", f_text, ack.code.as_str(), f_text, &header.control_id]);
-    if let Some(error) = first {
-        // Before 2.5 the text of the fault stands in MSA-3.
-        out.push(f);
-        out.push_str(&escape(&text(error), d));
+    let mut msa = vec!["MSA".to_owned(), ack.code.as_str().to_owned(), header.control_id.clone()];
+    let old = is_before_2_5(&version);
+    if let Some(error) = ack.errors.first().filter(|_| old) {
+        // Before 2.5 the text of the fault stands in MSA-3, since ERR has no place for it.
+        msa.push(escape(&format!("{}: {}", error.application_code, error.text), d).into_owned());
     }
-    out.push('\r');
-    for error in &ack.errors {
-        out.push_str(&err(error, d, before_err_4));
-        out.push('\r');
+    let mut segments = vec![msh, msa];
+    if old {
+        segments.extend(old_err(&ack.errors, d));
+    } else {
+        segments.extend(ack.errors.iter().map(|error| err(error, d)));
     }
-    out
+    let field = char::from(d.field).to_string();
+    segments.iter().flat_map(|fields| [fields.join(&field), "\r".to_owned()]).collect()
 }
 
 fn is_before_2_5(version: &str) -> bool {
@@ -212,36 +171,42 @@ fn is_before_2_5(version: &str) -> bool {
     parts.next() == Some("2") && parts.next().and_then(|minor| minor.parse::<u8>().ok()).is_some_and(|minor| minor < 5)
 }
 
-fn text(error: &AckError) -> String {
-    format!("{}: {}", error.application_code, error.text)
+/// ERR-1, one repetition for each fault, in the only ERR there may be (HL7 v2.3 §2.24.6, v2.4 §2.16.5): segment,
+/// sequence, field, code.
+fn old_err(errors: &[AckError], d: Delimiters) -> Option<Vec<String>> {
+    let (c, s) = (char::from(d.component), char::from(d.subcomponent));
+    let one = |error: &AckError| {
+        let place = error.location.map_or_else(
+            || format!("{c}{c}"),
+            |at| {
+                let field = if at.field > 0 { at.field.to_string() } else { String::new() };
+                format!("{}{c}{}{c}{field}", escape(at.segment_name(), d), at.occurrence.max(1))
+            },
+        );
+        format!("{place}{c}{}{s}{}{s}HL70357", error.code, condition(error.code))
+    };
+    let repetitions: Vec<String> = errors.iter().map(one).collect();
+    (!repetitions.is_empty()).then(|| vec!["ERR".to_owned(), repetitions.join(&char::from(d.repetition).to_string())])
 }
 
-fn err(error: &AckError, d: Delimiters, before_2_5: bool) -> String {
-    let f = char::from(d.field);
+/// ERR from 2.5 on (HL7 v2.5.1 §2.15.5).
+fn err(error: &AckError, d: Delimiters) -> Vec<String> {
     let c = char::from(d.component);
-    let code = error.code;
-    if before_2_5 {
-        // ERR-1, a CM: segment, sequence, field, code (HL7 v2.3 §2.24.6).
-        let s = char::from(d.subcomponent);
-        let location = error.location.map(|l| {
-            let (sequence, field) = (l.occurrence.max(1), l.field);
-            let field = if field > 0 { field.to_string() } else { String::new() };
-            format!("{}{c}{sequence}{c}{field}", l.segment_name())
-        });
-        let location = location.unwrap_or_else(|| format!("{c}{c}"));
-        return format!("ERR{f}{location}{c}{code}{s}{}{s}HL70357", condition(code));
-    }
-    let location = error.location.map(|l| l.erl(c)).unwrap_or_default();
     let severity = match error.severity {
-        Severity::Error => 'E',
-        Severity::Warning => 'W',
+        Severity::Error => "E",
+        Severity::Warning => "W",
     };
-    format!(
-        "ERR{f}{f}{location}{f}{code}{c}{}{c}HL70357{f}{severity}{f}{}{f}{f}{f}{}",
-        condition(code),
-        error.application_code,
-        escape(&error.text, d)
-    )
+    vec![
+        "ERR".to_owned(),
+        String::new(),
+        error.location.map(|at| at.erl(c)).unwrap_or_default(),
+        format!("{}{c}{}{c}HL70357", error.code, condition(error.code)),
+        severity.to_owned(),
+        escape(error.application_code, d).into_owned(),
+        String::new(),
+        String::new(),
+        escape(&error.text, d).into_owned(),
+    ]
 }
 
 #[cfg(test)]
@@ -279,6 +244,23 @@ mod tests {
     }
 
     #[test]
+    fn separators_of_the_sender_and_odd_headers() {
+        let accepted = Ack { code: AckCode::AA, errors: Vec::new() };
+        let own = answer("MSH*$!@%#*A$1*B*C*D*20240101**ADT$A01$ADT_A01*7*P$T*2.7\r", &accepted);
+        assert_eq!(own, "MSH*$!@%#*C*D*A$1*B*20240101**ACK$A01$ACK*R1*P$T*2.7\rMSA*AA*7\r");
+        for (sent, written) in [
+            ("MSH|^~\\&|A||C|^^||||||\r", "MSH|^~\\&|C|^^|A||20240101||ACK|R1|P|2.5.1\rMSA|AA|\r"),
+            (
+                "MSH|^~\\&|A\u{b}\u{1c}|||||||7\n\u{85}\r",
+                "MSH|^~\\&|||A\\X0B\\\\X1C\\||20240101||ACK|R1|P|2.5.1\rMSA|AA|7\\X0A\\\\XC285\\\r",
+            ),
+            ("MSH|^~\\&", "MSH|^~\\&|||||20240101||ACK|R1|P|2.5.1\rMSA|AA|\r"),
+        ] {
+            assert_eq!(answer(sent, &accepted), written);
+        }
+    }
+
+    #[test]
     fn errors_name_place_code_and_remedy() {
         let answer = answer("MSH|^~\\&|A|B|C|D|||ADT^A01|7|P|2.5.1\r", &missing());
         assert!(answer.ends_with(
@@ -292,6 +274,14 @@ mod tests {
         assert!(answer.ends_with(
             "MSA|AE|7|NO_PATIENT_IDENTITY: send PID-3 with an assigning authority\rERR|PID^1^3^101&Required field missing&HL70357\r"
         ));
+        let mut two = missing();
+        two.errors.push(AckError { location: None, code: 207, ..missing().errors.remove(0) });
+        let answer = self::answer("MSH|^~\\&|A|B|C|D|||ADT^A01|7|P|2.4^USA\r", &two);
+        assert!(
+            answer.ends_with(
+                "\rERR|PID^1^3^101&Required field missing&HL70357~^^^207&Application internal error&HL70357\r"
+            )
+        );
     }
 
     #[test]
@@ -300,6 +290,10 @@ mod tests {
         assert!(own.starts_with("MSH|^~\\&|C|D|A|B|20240101||ACK^A01^ACK|R1|P|2.5\rMSA|AE|7\r"), "{own}");
         let odd = answer("MSH|^^^^|A^x|B|C|D|||ADT^A01|7|P|2.5\r", &missing());
         assert!(odd.starts_with("MSH|^~\\&|C|D|A\\S\\x|B|20240101||ACK|R1|P|2.5\rMSA|AE|7\r"), "{odd}");
+        let later = answer("PID|1\r\n \u{feff}MSH|^~\\&|A\r", &missing());
+        assert!(later.starts_with("MSH|^~\\&|||A||20240101||ACK|R1|P|2.5.1\rMSA|AE|\r"), "{later}");
+        let utf_16 = answer("\u{fffd}\u{fffd}M\0S\0H\0|\0^\0~\0\\\0&\0|\0A\0|\0", &missing());
+        assert!(utf_16.starts_with("MSH|^~\\&|||A||20240101|"), "{utf_16}");
         let none = answer("hello", &missing());
         assert!(none.starts_with("MSH|^~\\&|||||20240101||ACK|R1|P|2.5.1\rMSA|AE|\r"), "{none}");
     }

@@ -11,6 +11,9 @@ use crate::message::Message;
 /// acknowledgement types.
 const TRANSMISSION: [usize; 6] = [7, 10, 13, 14, 15, 16];
 
+/// `""`: no escaped byte looks like it, so a value of two quotes written as `\X2222\` is another.
+const NULL: [u8; 2] = [0x1b, b'0'];
+
 /// What is left out of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
@@ -21,7 +24,7 @@ pub enum Skip {
 }
 
 /// The form: one byte per structure (0x1C segment, 0x1D field, 0x1E repetition, 0x1F component, 0x1A subcomponent),
-/// values unescaped. Bytes of that range inside a value are doubled behind 0x1B.
+/// values unescaped. Bytes of that range inside a value stand behind 0x1B.
 pub fn canonical(message: &Message<'_>, skip: Skip) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.text().len());
     for segment in message.segments() {
@@ -53,7 +56,7 @@ fn parts(element: Element<'_>, out: &mut Vec<u8>) {
         Level::Literal | Level::Subcomponent => {
             match element.state() {
                 State::Absent => {}
-                State::Null => out.extend_from_slice(b"\"\""),
+                State::Null => out.extend_from_slice(&NULL),
                 State::Value => value(&element.text(), out),
             }
             return;
@@ -123,6 +126,7 @@ mod tests {
 
     #[test]
     fn marks_inside_values_do_not_pass_for_structure() {
+        assert_ne!(semantic("MSH|^~\\&|A\rNTE|\\X2222\\\r"), semantic("MSH|^~\\&|A\rNTE|\"\"\r"));
         let with = "MSH|^~\\&|A\rNTE|\\X1D\\\r";
         let without = "MSH|^~\\&|A\rNTE|\r";
         assert_ne!(semantic(with), semantic(without));

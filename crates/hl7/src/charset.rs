@@ -149,7 +149,17 @@ mod tests {
             assert_eq!(Charset::from_name(name).map(Charset::name), Some(encoding), "{name}");
         }
         // UTF-16 can't be framed; the rest would be read wrongly without a word.
-        for name in ["KLINGON", "", "UTF-16", "UNICODE UTF-16", "UNICODE UTF-32", "CNS 11643-1992", "ISO IR 999", "iso-2022-kr", "8859/12"] {
+        for name in [
+            "KLINGON",
+            "",
+            "UTF-16",
+            "UNICODE UTF-16",
+            "UNICODE UTF-32",
+            "CNS 11643-1992",
+            "ISO IR 999",
+            "iso-2022-kr",
+            "8859/12",
+        ] {
             assert_eq!(Charset::from_name(name), None, "{name}");
         }
     }

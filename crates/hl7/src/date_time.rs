@@ -39,6 +39,8 @@ pub enum DateTimeError {
 
 /// Most digits of a fraction that are read; the standard has four.
 const FRACTION_DIGITS_MAX: usize = 9;
+/// The greatest offset in use, that of Kiritimati.
+const OFFSET_MINUTES_MAX: i16 = 14 * 60;
 
 impl DateTime {
     /// Reads a value; surrounding blanks are ignored.
@@ -118,10 +120,10 @@ fn offset(text: &str) -> Result<i16, DateTimeError> {
     }
     let value: i16 = digits.parse().map_err(|_| DateTimeError::Form)?;
     let (hours, minutes) = (value.div_euclid(100), value.rem_euclid(100));
-    if minutes > 59 || hours > 14 {
+    let total = hours.saturating_mul(60).saturating_add(minutes);
+    if minutes > 59 || total > OFFSET_MINUTES_MAX {
         return Err(DateTimeError::Range);
     }
-    let total = hours.saturating_mul(60).saturating_add(minutes);
     Ok(if negative { total.saturating_neg() } else { total })
 }
 
@@ -174,6 +176,9 @@ mod tests {
         }
         assert_eq!(DateTime::parse("20240101-0030").unwrap().offset, Some(-30));
         assert_eq!(DateTime::parse("20240101000000-0530").unwrap().offset, Some(-330));
+        assert_eq!(DateTime::parse("20000229+1400").unwrap().offset, Some(840));
+        assert_eq!(DateTime::parse("20240101120000Z").unwrap().offset, Some(0));
+        assert_eq!(DateTime::parse("20240101120000.").unwrap().fraction, None);
         assert_eq!(DateTime::parse("20161231235960").unwrap().second, Some(59));
         assert_eq!(DateTime::parse(" 20240101 ").unwrap().day, Some(1));
     }

@@ -27,10 +27,6 @@ pub fn unescape(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
         let behind = after.get(end.saturating_add(1)..).unwrap_or_default();
         if resolve(sequence, delimiters, &mut out) {
             rest = behind;
-        } else if sequence.is_empty() {
-            // Two escape characters in a row: a writer that doubled instead of escaping.
-            out.push(escape);
-            rest = behind;
         } else {
             // Not a sequence: keep the character, and let the next one open a sequence.
             out.push(escape);
@@ -130,20 +126,36 @@ fn formatting(command: &str, out: &mut String) -> bool {
     true
 }
 
-/// Writes a text so that [`unescape`] gives it back: separators, the escape character and line ends are escaped.
+/// Writes a text so that [`unescape`] gives it back: separators, the escape character and control characters, among them
+/// those that end segments and frames, are escaped.
 pub fn escape(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
-    let special = |c: char| letter(c, delimiters).is_some() || matches!(c, '\r' | '\n');
-    if !text.contains(special) {
+    replaced(text, delimiters, |c| letter(c, delimiters))
+}
+
+/// Escapes control characters only: for values that are taken over with the separators they came with.
+pub(crate) fn escape_controls(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
+    replaced(text, delimiters, |_| None)
+}
+
+fn replaced(text: &str, delimiters: Delimiters, letter: impl Fn(char) -> Option<char>) -> Cow<'_, str> {
+    if !text.contains(|c: char| letter(c).is_some() || c.is_control()) {
         return Cow::Borrowed(text);
     }
     let mark = char::from(delimiters.escape);
     let mut out = String::with_capacity(text.len().saturating_add(8));
     for c in text.chars() {
-        match (letter(c, delimiters), c) {
-            (Some(letter), _) => out.extend([mark, letter, mark]),
-            (None, '\r') => out.extend([mark, 'X', '0', 'D', mark]),
-            (None, '\n') => out.extend([mark, 'X', '0', 'A', mark]),
-            (None, other) => out.push(other),
+        match letter(c) {
+            Some(letter) => out.extend([mark, letter, mark]),
+            None if c.is_control() => {
+                out.extend([mark, 'X']);
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    let digit =
+                        |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase();
+                    out.extend([digit(byte.wrapping_shr(4)), digit(byte & 0xf)]);
+                }
+                out.push(mark);
+            }
+            None => out.push(c),
         }
     }
     Cow::Owned(out)
@@ -197,13 +209,15 @@ mod tests {
             assert_eq!(plain(text), text);
         }
         assert_eq!(plain(r"a\q\F\b"), r"a\q|b");
-        assert_eq!(plain(r"a\\b"), r"a\b");
+        // Doubled or meant as they are: nobody knows, so both stay.
+        assert_eq!(plain(r"\\server\share"), r"\\server\share");
+        assert_eq!(plain(r"\\F\"), r"\|");
         assert_eq!(plain(r"\.sp4000000000\").len(), 99);
     }
 
     proptest! {
         #[test]
-        fn unescape_undoes_escape(text in "[ -~\u{e0}-\u{ff}\r\n|^~&#\\\\]{0,40}", truncation in any::<bool>()) {
+        fn unescape_undoes_escape(text in "[ -~\u{0}-\u{1f}\u{7f}-\u{ff}日|^~&#\\\\]{0,40}", truncation in any::<bool>()) {
             let delimiters = Delimiters { truncation: truncation.then_some(b'#'), ..Delimiters::default() };
             let sent = escape(&text, delimiters);
             let rest = sent.replace(char::from(delimiters.escape), "");

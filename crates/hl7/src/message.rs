@@ -1,7 +1,7 @@
 //! The index of a message: where segments and fields are. What is inside a field is found when asked for.
 //!
 //! Contract: the segments' texts joined by CR, with the last terminator as it was, are the message's text; nothing is
-//! skipped. The index takes 4 bytes a separator.
+//! skipped. The index takes 4 bytes a field and 16 a segment.
 
 use crate::delimiters::{Delimiters, DelimitersError};
 use crate::element::{Element, Level};
@@ -18,13 +18,16 @@ pub mod limits {
 }
 
 /// Which bound was passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
     /// [`limits::TEXT_BYTES_MAX`].
+    #[error("{} bytes", limits::TEXT_BYTES_MAX)]
     TextBytes,
     /// [`limits::SEGMENTS_MAX`].
+    #[error("{} segments", limits::SEGMENTS_MAX)]
     Segments,
     /// [`limits::FIELDS_MAX`].
+    #[error("{} fields in a segment", limits::FIELDS_MAX)]
     Fields,
 }
 
@@ -41,18 +44,29 @@ pub enum ParseError {
     #[error(transparent)]
     Delimiters(#[from] DelimitersError),
     /// Larger than a bound allows.
-    #[error("the message exceeds a limit: {0:?}")]
+    #[error("the message has more than {0}")]
     Limit(Limit),
 }
 
+/// Where a segment is; all fit 32 bits, see [`limits::TEXT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    start: usize,
-    end: usize,
+    start: u32,
+    end: u32,
     /// Index of its first field separator in `Message::separators`.
-    first: usize,
+    first: u32,
     /// One after its last.
-    last: usize,
+    last: u32,
+}
+
+/// A place in a text that is not longer than [`limits::TEXT_BYTES_MAX`].
+fn short(at: usize) -> Result<u32, ParseError> {
+    u32::try_from(at).map_err(|_| ParseError::Limit(Limit::TextBytes))
+}
+
+/// The same as an index.
+fn wide(at: u32) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
 }
 
 /// A parsed message over its text.
@@ -96,7 +110,7 @@ impl<'t> Message<'t> {
                 start = at.saturating_add(1);
                 first = self.separators.len();
             } else {
-                self.separators.push(u32::try_from(at).map_err(|_| ParseError::Limit(Limit::TextBytes))?);
+                self.separators.push(short(at)?);
                 if self.separators.len().saturating_sub(first) > limits::FIELDS_MAX {
                     return Err(ParseError::Limit(Limit::Fields));
                 }
@@ -112,7 +126,8 @@ impl<'t> Message<'t> {
         if self.segments.len() >= limits::SEGMENTS_MAX {
             return Err(ParseError::Limit(Limit::Segments));
         }
-        self.segments.push(Span { start, end, first, last: self.separators.len() });
+        let (first, last) = (short(first)?, short(self.separators.len())?);
+        self.segments.push(Span { start: short(start)?, end: short(end)?, first, last });
         Ok(())
     }
 
@@ -168,8 +183,8 @@ pub struct Segment<'m, 't> {
 impl<'t> Segment<'_, 't> {
     /// Its name: all before the first field separator, as sent.
     pub fn name(&self) -> &'t str {
-        let end = self.separator(0).unwrap_or(self.span.end);
-        self.message.text.get(self.span.start..end).unwrap_or_default()
+        let end = self.separator(0).unwrap_or(wide(self.span.end));
+        self.message.text.get(wide(self.span.start)..end).unwrap_or_default()
     }
 
     /// Its place in the message, from 1.
@@ -179,15 +194,12 @@ impl<'t> Segment<'_, 't> {
 
     /// Its text without the terminator.
     pub fn raw(&self) -> &'t str {
-        self.message.text.get(self.span.start..self.span.end).unwrap_or_default()
+        self.message.text.get(wide(self.span.start)..wide(self.span.end)).unwrap_or_default()
     }
 
     fn separator(&self, n: usize) -> Option<usize> {
-        let at = self.span.first.checked_add(n)?;
-        if at >= self.span.last {
-            return None;
-        }
-        usize::try_from(*self.message.separators.get(at)?).ok()
+        let own = wide(self.span.first)..wide(self.span.last);
+        self.message.separators.get(own)?.get(n).copied().map(wide)
     }
 
     /// MSH, FHS and BHS: their field 1 is the field separator itself (HL7 v2.5.1 §2.15.9.1).
@@ -197,7 +209,7 @@ impl<'t> Segment<'_, 't> {
 
     /// The number of its last field.
     pub fn field_count(&self) -> usize {
-        let separators = self.span.last.saturating_sub(self.span.first);
+        let separators = wide(self.span.last.saturating_sub(self.span.first));
         if self.declares_delimiters() { separators.saturating_add(1) } else { separators }
     }
 
@@ -215,7 +227,7 @@ impl<'t> Segment<'_, 't> {
         let Some(at) = index.checked_sub(1).and_then(|i| self.separator(i)) else {
             return Element::absent(delimiters);
         };
-        let end = self.separator(index).unwrap_or(self.span.end);
+        let end = self.separator(index).unwrap_or(wide(self.span.end));
         let raw = self.message.text.get(at.saturating_add(1)..end).unwrap_or_default();
         let level = if self.declares_delimiters() && n == 2 { Level::Literal } else { Level::Field };
         Element::new(raw, level, delimiters)

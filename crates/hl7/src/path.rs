@@ -126,15 +126,16 @@ impl Location {
         std::str::from_utf8(&self.segment).unwrap_or("???")
     }
 
-    /// As an ERL: `PID^1^3^1^4` (HL7 v2.5.1 §2.A.28).
+    /// As an ERL: `PID^1^3^1^4` (HL7 v2.5.1 §2.A.28). What is not said stands as 1 where something follows it.
     pub fn erl(&self, component_separator: char) -> String {
         let mut text = self.segment_name().to_owned();
-        for n in [self.occurrence.max(1), self.field, self.repetition, self.component, self.subcomponent] {
-            if n == 0 {
-                break;
-            }
+        let numbers = [self.occurrence.max(1), self.field, self.repetition, self.component, self.subcomponent];
+        // A place below no field would be the segment's.
+        let said =
+            if self.field == 0 { 1 } else { numbers.iter().rposition(|&n| n > 0).map_or(1, |at| at.saturating_add(1)) };
+        for n in numbers.into_iter().take(said) {
             text.push(component_separator);
-            text.push_str(&n.to_string());
+            text.push_str(&n.max(1).to_string());
         }
         text
     }
@@ -164,7 +165,38 @@ impl fmt::Display for Location {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn paths() -> impl Strategy<Value = Path> {
+        let index = || proptest::option::of(1..=usize::MAX);
+        let parts = proptest::option::of((1..=usize::MAX, index()));
+        ("[A-Z0-9]{3}", 1..100_usize, 1..=usize::MAX, index(), parts).prop_map(
+            |(segment, occurrence, field, repetition, parts)| Path {
+                segment,
+                occurrence,
+                field,
+                repetition,
+                component: parts.map(|(component, _)| component),
+                subcomponent: parts.and_then(|(_, subcomponent)| subcomponent),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_path_reads_back(path in paths()) {
+            prop_assert_eq!(path.to_string().parse::<Path>(), Ok(path));
+        }
+
+        #[test]
+        fn any_text_is_a_path_or_none(text in "[A-Z0-9\\[\\].é-]{0,12}|.{0,20}") {
+            if let Ok(path) = text.parse::<Path>() {
+                prop_assert_eq!(path.to_string().parse::<Path>(), Ok(path));
+            }
+        }
+    }
 
     #[test]
     fn paths_read_as_they_are_written() {
@@ -195,5 +227,9 @@ mod tests {
         assert_eq!(at.to_string(), "PID-3[2].4");
         assert_eq!(at.erl('^'), "PID^1^3^2^4");
         assert_eq!(Location::segment("EVN", 1).erl('^'), "EVN^1");
+        assert_eq!(Location::field("PID", 3).erl('$'), "PID$1$3");
+        assert_eq!(Location { component: 4, ..Location::field("PID", 3) }.erl('^'), "PID^1^3^1^4");
+        assert_eq!(Location { component: 4, ..Location::segment("OBX", 7) }.erl('^'), "OBX^7");
+        assert_eq!(Location::segment("longer", 1).to_string(), "???");
     }
 }
