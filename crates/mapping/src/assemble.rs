@@ -34,10 +34,10 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
     let Some(structure) = plan.structures.get(index) else {
         return Err(MapError::UnsupportedEvent { location: crate::structure::message_type() });
     };
-    let (resolved, subject) = identify(&mapper, structure)?;
+    let empty: Vec<bool> = mapper.instances.iter().map(Instance::is_empty).collect();
     refer(&mut mapper);
+    let (resolved, subject) = identify(&mapper, structure, &empty)?;
     let instances = std::mem::take(&mut mapper.instances);
-    let origins: Vec<(u32, bool)> = instances.iter().map(|i| (i.segment, i.is_empty())).collect();
     let names: Vec<Option<SmolStr>> =
         instances.iter().zip(&resolved).map(|(i, r)| if r.is_none() { display(i, plan) } else { None }).collect();
     let resolve = |index: usize| reference(index, &resolved, &names);
@@ -45,9 +45,8 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
     let mut provenance_registers = BTreeMap::new();
     for (number, (instance, found)) in instances.into_iter().zip(&resolved).enumerate() {
         let Some(found) = found else {
-            let (segment, empty) = origins.get(number).copied().unwrap_or((0, true));
-            if !empty {
-                unidentified(&mut mapper, number, segment);
+            if empty.get(number) == Some(&false) {
+                unidentified(&mut mapper, number, instance.segment);
             }
             continue;
         };
@@ -77,6 +76,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
 fn identify(
     mapper: &Mapper<'_, '_, '_>,
     structure: &Structure,
+    empty: &[bool],
 ) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
     let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: account(mapper) };
     let mut resolved: Vec<Option<Resolved>> = mapper.instances.iter().map(|_| None).collect();
@@ -104,11 +104,12 @@ fn identify(
             why: "no segment for the patient",
         });
     };
-    // What a rule of a resource made comes behind it: from the back, content that refers to others finds them.
-    for (index, instance) in mapper.instances.iter().enumerate().rev() {
-        if resolved.get(index).is_some_and(Option::is_some)
-            || (instance.is_empty() && !is_per_message(&instance.resource))
-        {
+    // Content may refer to the visit, and to what a rule of the resource made, which comes behind it.
+    let (visits, others): (Vec<_>, Vec<_>) =
+        mapper.instances.iter().enumerate().rev().partition(|(_, instance)| instance.resource == "Encounter");
+    for (index, instance) in visits.into_iter().chain(others) {
+        let said = empty.get(index) == Some(&false) || is_per_message(&instance.resource);
+        if resolved.get(index).is_some_and(Option::is_some) || !said {
             continue;
         }
         let of = patient_of(mapper, index, &resolved).unwrap_or_else(|| key.clone());
@@ -168,7 +169,7 @@ fn account(mapper: &Mapper<'_, '_, '_>) -> Account {
 /// The references that bindings ask for.
 fn refer(mapper: &mut Mapper<'_, '_, '_>) {
     let strength = crate::contribution::Strength::Asserts;
-    for wanted in std::mem::take(&mut mapper.wanted) {
+    for wanted in &mapper.wanted {
         if let Some(target) = mapper.labelled.get(&wanted.to).copied()
             && let Some(instance) = mapper.instances.get_mut(wanted.from)
         {

@@ -139,6 +139,8 @@ fn read_file(index: usize, file: RuleFile<'_>, raw: &mut Raw, faults: &mut Fault
         }
         ("", "identity.toml") => raw.identities = rule_file::identity(reader::parse(index, file.text, faults), faults),
         ("", "systems.toml") => raw.systems = rule_file::systems(reader::parse(index, file.text, faults), faults),
+        ("", "corrections.toml") => rule_file::remarks(reader::parse(index, file.text, faults), "correction", faults),
+        ("", "deviations.toml") => rule_file::remarks(reader::parse(index, file.text, faults), "deviation", faults),
         ("segments", _) if toml => {
             let table = reader::parse(index, file.text, faults);
             raw.segments.push(rule_file::map(table, file.path, "resource", faults));

@@ -232,3 +232,19 @@ pub(crate) fn manifest(mut table: Table, faults: &mut Faults) -> RawManifest {
     table.finish(faults);
     RawManifest { version }
 }
+
+/// `corrections.toml` and `deviations.toml`: where the rules differ from the guide, for readers; each says why.
+pub(crate) fn remarks(mut table: Table, key: &'static str, faults: &mut Faults) {
+    for mut remark in table.tables(key, faults) {
+        remark.required_text("map", faults);
+        remark.required_text("why", faults);
+        remark.rows("rows", faults);
+        for optional in ["was", "is", "note"] {
+            remark.text(optional, faults);
+        }
+        // One row or several.
+        remark.take("row");
+        remark.finish(faults);
+    }
+    table.finish(faults);
+}
