@@ -11,8 +11,8 @@ use smol_str::SmolStr;
 
 use crate::contribution::{Register, RegisterPath, Scope};
 use crate::execute::Mapper;
-use crate::identity::{Account, Identified, Identifier, is_per_message};
-use crate::instance::{Gathered, Instance};
+use crate::identity::{Account, Identified, Identifier, covers, is_per_message};
+use crate::instance::{Gathered, Instance, single};
 use crate::issue::{Issue, IssueCode};
 use crate::ledger::{Ledger, Outcome};
 use crate::mapped::{MapError, Mapped};
@@ -180,17 +180,16 @@ fn refer(mapper: &mut Mapper<'_, '_, '_>) {
 
 fn reference(index: usize, resolved: &[Option<Resolved>], names: &[Option<SmolStr>]) -> Option<Json> {
     if let Some(found) = resolved.get(index)?.as_ref() {
-        return Some(Json::object([("reference", Json::String(found.url.clone()))]));
+        return Some(single("reference", Json::String(found.url.clone())));
     }
     let name = names.get(index)?.clone()?;
-    Some(Json::object([("display", Json::String(name))]))
+    Some(single("display", Json::String(name)))
 }
 
 /// The name of a resource that is not written, for `Reference.display`.
 fn display(instance: &Instance, plan: &crate::plan::Plan) -> Option<SmolStr> {
-    let registers = instance.clone().finish(&plan.registers, &|_| None);
-    let name = registers.iter().find(|(path, _)| path.as_str() == "name" || path.starts_with("name["));
-    let value = name.and_then(|(_, register)| register.value.as_ref())?;
+    let registers = instance.only(&plan.registers, |path| covers("name", path)).finish(&plan.registers, &|_| None);
+    let value = registers.values().next().and_then(|register| register.value.as_ref())?;
     if let Some(text) = value.as_str() {
         return Some(SmolStr::from(text));
     }
@@ -218,7 +217,7 @@ fn add(gathered: &mut Gathered, found: &Resolved, mut registers: BTreeMap<Regist
         let strength = crate::contribution::Strength::Asserts;
         registers.insert(path.clone(), Register { strength, value: Some(json.clone()) });
     }
-    gathered.add(key.clone(), *scope, registers)
+    gathered.add((key, &found.url), *scope, registers)
 }
 
 /// The message's Provenance, over all it contributes to.

@@ -85,9 +85,11 @@ pub(crate) fn compile(files: &[RuleFile<'_>]) -> Result<Plan, Vec<Fault>> {
     if !found.is_empty() {
         return Err(found);
     }
+    let (version, digest) = (raw.manifest.unwrap_or_default().version, digest(&files));
     Ok(Plan {
-        version: raw.manifest.unwrap_or_default().version,
-        digest: digest(&files),
+        agent: crate::provenance::agent(&version, &digest),
+        version,
+        digest,
         files: files.iter().map(|file| SmolStr::new(file.path)).collect(),
         origins: compiler.origins,
         bindings: compiler.bindings,

@@ -151,7 +151,8 @@ impl Identifier<'_> {
         if identity.content.is_empty() {
             return None;
         }
-        let registers = instance.clone().finish(&self.plan.registers, resolve);
+        let named = |path: &str| identity.content.iter().any(|name| covers(name, path));
+        let registers = instance.only(&self.plan.registers, named).finish(&self.plan.registers, resolve);
         let mut parts = Vec::new();
         for name in &identity.content {
             let of_name = registers.iter().filter(|(path, _)| covers(name, path));
@@ -195,7 +196,9 @@ impl Identifier<'_> {
             add(name);
             add(text);
         }
-        SmolStr::from(hex::encode(mac.finalize().into_bytes()))
+        let mut text = [0; 64];
+        let encoded = hex::encode_to_slice(mac.finalize().into_bytes(), &mut text);
+        encoded.ok().and_then(|()| std::str::from_utf8(&text).ok()).map(SmolStr::new).unwrap_or_default()
     }
 }
 

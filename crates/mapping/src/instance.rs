@@ -3,8 +3,9 @@
 //! Contract: items are in the order of their places in the message; a null stands only where no rule gave a value.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use fhir::{Json, ResourceKey};
+use fhir::{Json, Object, ResourceKey};
 use smol_str::SmolStr;
 
 use crate::contribution::{Contribution, Register, RegisterPath, Scope, Strength};
@@ -27,9 +28,6 @@ pub(crate) struct Instance {
     pub parent: Option<usize>,
     registers: Vec<Building>,
 }
-
-/// Register → its strength and finished items.
-type Built = BTreeMap<u32, (Strength, Vec<(ItemKey, Json)>)>;
 
 #[derive(Clone, Debug)]
 struct Building {
@@ -93,41 +91,55 @@ impl Instance {
         self.registers.iter().map(|building| building.register)
     }
 
+    /// A copy with only the registers of some names.
+    pub(crate) fn only(&self, names: &[RegisterName], wanted: impl Fn(&str) -> bool) -> Instance {
+        let keep = |building: &&Building| name_of(names, building.register).is_some_and(|name| wanted(&name.path));
+        let registers = self.registers.iter().filter(keep).cloned().collect();
+        Instance { resource: self.resource.clone(), registers, ..*self }
+    }
+
     /// The value of each register, references resolved.
     pub(crate) fn finish(
-        self,
+        mut self,
         names: &[RegisterName],
         resolve: &impl Fn(usize) -> Option<Json>,
     ) -> BTreeMap<RegisterPath, Register> {
-        let mut nulls: Vec<(u32, Strength)> = Vec::new();
-        let mut built = Built::new();
+        self.registers.sort_by_key(|building| (building.register, std::cmp::Reverse(building.strength)));
+        let mut built: Vec<Built<'_>> = Vec::with_capacity(self.registers.len());
         for Building { register, strength, null, items } in self.registers {
-            if null {
-                nulls.push((register, strength));
-            }
-            let finished = finish_items(items, name_of(names, register), resolve);
-            let stronger = built.get(&register).is_none_or(|(other, _)| *other < strength);
-            if !finished.is_empty() && stronger {
-                built.insert(register, (strength, finished));
-            }
-        }
-        align(&mut built, names);
-        let mut out = BTreeMap::new();
-        for (register, strength) in nulls {
-            if !built.contains_key(&register)
-                && let Some(name) = name_of(names, register)
-            {
-                out.insert(name.path.clone(), Register { strength, value: None });
-            }
-        }
-        for (register, (strength, items)) in built {
             let Some(name) = name_of(names, register) else { continue };
-            let mut values = items.into_iter().map(|(_, json)| json);
-            let value = if name.items { Some(Json::Array(values.collect())) } else { values.next() };
-            out.insert(name.path.clone(), Register { strength, value });
+            let items = finish_items(items, name, resolve);
+            match built.last_mut() {
+                // The same register, less strongly: only where the stronger said nothing.
+                Some(last) if last.register == register => {
+                    if last.items.is_empty() && !items.is_empty() {
+                        *last = Built { register, name, strength, null, items };
+                    }
+                }
+                _ => built.push(Built { register, name, strength, null, items }),
+            }
         }
-        out
+        if built.iter().any(|built| built.name.sibling.is_some()) {
+            align(&mut built);
+        }
+        let registers = built.into_iter().filter(|built| built.null || !built.items.is_empty()).map(|built| {
+            let Built { name, strength, items, .. } = built;
+            let empty = items.is_empty();
+            let mut values = items.into_iter().map(|(_, json)| json);
+            let value = if name.items && !empty { Some(Json::Array(values.collect())) } else { values.next() };
+            (name.path.clone(), Register { strength, value })
+        });
+        registers.collect()
     }
+}
+
+/// A register whose items are JSON already.
+struct Built<'n> {
+    register: u32,
+    name: &'n RegisterName,
+    strength: Strength,
+    null: bool,
+    items: Vec<(ItemKey, Json)>,
 }
 
 fn name_of(names: &[RegisterName], register: u32) -> Option<&RegisterName> {
@@ -136,58 +148,57 @@ fn name_of(names: &[RegisterName], register: u32) -> Option<&RegisterName> {
 
 fn finish_items(
     items: Vec<(ItemKey, Node)>,
-    name: Option<&RegisterName>,
+    name: &RegisterName,
     resolve: &impl Fn(usize) -> Option<Json>,
 ) -> Vec<(ItemKey, Json)> {
-    let extension = name.is_some_and(|name| {
-        let last = name.path.rsplit('.').next().unwrap_or_default();
-        is_extension(last.split('[').next().unwrap_or_default())
-    });
+    let last = name.path.rsplit('.').next().unwrap_or_default();
+    let extension = is_extension(last.split('[').next().unwrap_or_default());
     let finished = items.into_iter().filter_map(|(key, node)| Some((key, node.finish(resolve).json?)));
     finished.filter(|(_, json)| !extension || has_value(json)).collect()
 }
 
 /// A repeating primitive and its extensions get items for the same places, `null` where one is missing (R4 §2.6.2.3).
-fn align(built: &mut Built, names: &[RegisterName]) {
-    let pairs: Vec<(u32, u32)> =
-        built.keys().filter_map(|register| Some((*register, name_of(names, *register)?.sibling?))).collect();
-    for (register, sibling) in pairs {
-        let keys = |of: &u32| built.get(of).map(|(_, items)| items.iter().map(|(key, _)| *key).collect::<Vec<_>>());
-        let (Some(mine), Some(theirs)) = (keys(&register), keys(&sibling)) else { continue };
-        if let Some((_, items)) = built.get_mut(&register) {
-            let missing = theirs.iter().filter(|key| !mine.contains(key));
-            items.extend(missing.map(|key| (*key, Json::Null)));
-            items.sort_by_key(|(key, _)| *key);
-        }
+fn align(built: &mut [Built<'_>]) {
+    let keys = |built: &Built<'_>| built.items.iter().map(|(key, _)| *key).collect::<Vec<_>>();
+    let found: Vec<(u32, Vec<ItemKey>)> = built.iter().map(|built| (built.register, keys(built))).collect();
+    for built in built.iter_mut() {
+        let sibling = built.name.sibling.and_then(|sibling| found.iter().find(|(register, _)| *register == sibling));
+        let Some((_, theirs)) = sibling.filter(|(_, theirs)| !theirs.is_empty() && !built.items.is_empty()) else {
+            continue;
+        };
+        let mine = keys(built);
+        let missing = theirs.iter().filter(|key| mine.binary_search(key).is_err());
+        built.items.extend(missing.map(|key| (*key, Json::Null)));
+        built.items.sort_by_key(|(key, _)| *key);
     }
 }
 
 /// Contributions of one message, one per resource.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    found: BTreeMap<ResourceKey, Contribution>,
+    /// With [`ResourceKey::full_url`].
+    found: BTreeMap<ResourceKey, (SmolStr, Contribution)>,
 }
 
 impl Gathered {
     /// Adds what an instance says; returns the registers where it contradicts an earlier one, which stays.
     pub(crate) fn add(
         &mut self,
-        key: ResourceKey,
+        (key, url): (&ResourceKey, &SmolStr),
         scope: Scope,
         registers: BTreeMap<RegisterPath, Register>,
     ) -> Vec<SmolStr> {
+        let Some((_, contribution)) = self.found.get_mut(key) else {
+            self.found.insert(key.clone(), (url.clone(), Contribution { resource: key.clone(), scope, registers }));
+            return Vec::new();
+        };
         let mut conflicts = Vec::new();
-        let contribution = self.found.entry(key.clone()).or_insert_with(|| Contribution {
-            resource: key,
-            scope,
-            registers: BTreeMap::new(),
-        });
         for (path, register) in registers {
             match contribution.registers.entry(path) {
-                std::collections::btree_map::Entry::Vacant(free) => {
+                Entry::Vacant(free) => {
                     free.insert(register);
                 }
-                std::collections::btree_map::Entry::Occupied(mut taken) => {
+                Entry::Occupied(mut taken) => {
                     if !join(taken.get_mut(), register) {
                         conflicts.push(taken.key().clone());
                     }
@@ -197,14 +208,21 @@ impl Gathered {
         conflicts
     }
 
-    /// The resources spoken of, in order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &ResourceKey> {
-        self.found.keys()
+    /// The `fullUrl`s of the resources spoken of, in the order of their keys.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &SmolStr> {
+        self.found.values().map(|(url, _)| url)
     }
 
     pub(crate) fn finish(self) -> Vec<Contribution> {
-        self.found.into_values().collect()
+        self.found.into_values().map(|(_, contribution)| contribution).collect()
     }
+}
+
+/// A value with one member.
+pub(crate) fn single(name: &'static str, value: Json) -> Json {
+    let mut object = Object::new();
+    object.insert(SmolStr::new_static(name), value);
+    Json::Object(object)
 }
 
 /// Joins a later register into an earlier one; false where it contradicts.
@@ -294,14 +312,15 @@ mod tests {
     #[test]
     fn the_first_of_two_that_contradict_stays() {
         let key = ResourceKey { resource_type: "Patient".into(), system: "s".into(), value: "v".into() };
+        let url = key.full_url();
         let register = |value: Json| Register { strength: Strength::Asserts, value: Some(value) };
         let list = |texts: &[&str]| Json::Array(texts.iter().map(|t| Json::from(*t)).collect());
         let mut gathered = Gathered::default();
         let one = BTreeMap::from([("a".into(), register(Json::from("1"))), ("n[1]".into(), register(list(&["x"])))]);
         let two =
             BTreeMap::from([("a".into(), register(Json::from("2"))), ("n[1]".into(), register(list(&["x", "y"])))]);
-        assert!(gathered.add(key.clone(), Scope::Subject, one).is_empty());
-        assert_eq!(gathered.add(key, Scope::Subject, two), ["a"]);
+        assert!(gathered.add((&key, &url), Scope::Subject, one).is_empty());
+        assert_eq!(gathered.add((&key, &url), Scope::Subject, two), ["a"]);
         let registers = &gathered.finish()[0].registers;
         assert_eq!(registers["a"].value, Some(Json::from("1")));
         assert_eq!(registers["n[1]"].value, Some(list(&["x", "y"])));

@@ -30,6 +30,8 @@ pub struct RuleFile<'a> {
 pub struct Plan {
     pub(crate) version: String,
     pub(crate) digest: String,
+    /// The rules as the agent of a Provenance.
+    pub(crate) agent: Json,
     pub(crate) files: Vec<SmolStr>,
     pub(crate) origins: Vec<Origin>,
     pub(crate) bindings: Vec<Origin>,

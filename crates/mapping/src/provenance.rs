@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use crate::contribution::{Register, RegisterPath, Strength};
 use crate::execute::Mapper;
-use crate::instance::Gathered;
+use crate::instance::{Gathered, single};
 use crate::time;
 use crate::value::Value;
 
@@ -24,9 +24,9 @@ pub(crate) fn complete(
     let mut set = |path: &'static str, value: Json| {
         registers.insert(SmolStr::new_static(path), Register { strength: Strength::Asserts, value: Some(value) });
     };
-    let targets = gathered.keys().map(|key| Json::object([("reference", Json::String(key.full_url()))]));
+    let targets = gathered.urls().map(|url| single("reference", Json::String(url.clone())));
     set("target[1]", Json::Array(targets.collect()));
-    set("agent[sluice]", Json::Array(vec![agent(mapper)]));
+    set("agent[sluice]", Json::Array(vec![mapper.plan.agent.clone()]));
     set("entity[sluice]", Json::Array(vec![source(mapper)]));
     if registers.get("recorded").is_some_and(|register| register.value.is_some()) {
         return true;
@@ -37,13 +37,13 @@ pub(crate) fn complete(
     true
 }
 
-fn agent(mapper: &Mapper<'_, '_, '_>) -> Json {
+/// The rules as a Provenance's agent.
+pub(crate) fn agent(version: &str, digest: &str) -> Json {
     let coding = Json::object([("system", Json::from(PARTICIPANT)), ("code", Json::from("assembler"))]);
-    let plan = mapper.plan;
-    let display = SmolStr::from_iter(["Sluice mapping rules ", plan.version(), ", sha256:", plan.digest()]);
+    let display = SmolStr::from_iter(["Sluice mapping rules ", version, ", sha256:", digest]);
     Json::object([
-        ("type", Json::object([("coding", Json::Array(vec![coding]))])),
-        ("who", Json::object([("display", Json::String(display))])),
+        ("type", single("coding", Json::Array(vec![coding]))),
+        ("who", single("display", Json::String(display))),
     ])
 }
 
@@ -52,7 +52,7 @@ fn source(mapper: &Mapper<'_, '_, '_>) -> Json {
         ("system", Json::string(mapper.context.sender.own_system.as_str())),
         ("value", Json::string(mapper.context.message_id)),
     ]);
-    Json::object([("role", Json::from("source")), ("what", Json::object([("identifier", identifier)]))])
+    Json::object([("role", Json::from("source")), ("what", single("identifier", identifier))])
 }
 
 fn instant(mapper: &Mapper<'_, '_, '_>, segment: &str, field: usize) -> Option<Json> {
