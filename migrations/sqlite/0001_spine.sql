@@ -21,7 +21,8 @@ CREATE TABLE message (
     verdict            TEXT NOT NULL,
     mapping_version    TEXT NOT NULL,
     corrects           INTEGER REFERENCES message (id),
-    first_receipt      INTEGER NOT NULL REFERENCES receipt (id) DEFERRABLE INITIALLY DEFERRED,
+    -- A receipt's id. No reference: a deferred one makes SQLite search message for each receipt that is inserted.
+    first_receipt      INTEGER NOT NULL,
     refold             INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX message_pending ON message (subject, order_key) WHERE status = 'pending';
@@ -86,6 +87,7 @@ CREATE INDEX subject_parked ON subject (subject, parked_code) WHERE parked_code 
 -- Folded registers of a resource.
 CREATE TABLE checkpoint (
     full_url  TEXT PRIMARY KEY,
+    version   INTEGER NOT NULL,
     registers BLOB NOT NULL
 );
 

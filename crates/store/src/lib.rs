@@ -12,6 +12,8 @@ use tokio::sync::futures::Notified;
 mod arrival;
 mod audit;
 mod claim;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decide;
 mod error;
 mod lineage;
@@ -19,7 +21,7 @@ pub mod sqlite;
 mod time;
 
 pub use arrival::{Accepted, Arrival, CONTROL_ID_REUSE, Disposition, Identified, RESTAMPED_CONTENT, Verdict};
-pub use claim::{Attempt, AuditEvent, Claim, Lease, Resource, Settlement, StoredMessage};
+pub use claim::{Attempt, AuditEvent, Checkpoint, Claim, Lease, Resource, Settlement, StoredMessage};
 pub use error::{
     AcceptError, AttemptError, AuditError, ClaimError, Fault, FaultKind, IdentityKeyError, LeaseError, OpenError,
     ReadError, ReidentifyError, RetryError, SettleError, WriteFault,
@@ -84,7 +86,7 @@ pub trait Store: Send + Sync {
     async fn next_due(&self) -> Result<Option<SystemTime>, ReadError>;
 
     /// Checkpoints by `fullUrl`, those that exist.
-    async fn checkpoints(&self, full_urls: &[String]) -> Result<BTreeMap<String, Vec<u8>>, ReadError>;
+    async fn checkpoints(&self, full_urls: &[String]) -> Result<BTreeMap<String, Checkpoint>, ReadError>;
 
     /// Shadows by `fullUrl`, those that exist.
     async fn resources(&self, full_urls: &[String]) -> Result<BTreeMap<String, Resource>, ReadError>;

@@ -13,6 +13,56 @@ use crate::decide::{Decider, Keys, Kind, Known, KnownMessage, NewIdentity, NewMe
 use crate::time::micros;
 use crate::{Accepted, Arrival, Fault, Status, audit};
 
+const IDENTITIES: &str = "SELECT i.kind, i.key, i.message, i.receipt, i.flagged, r.ack, r.verdict = 'rejected',
+            m.message_id, m.status, m.order_key, m.business_key, m.message_control_id, m.subject, f.ack
+        FROM {v} CROSS JOIN identity i ON i.kind = v.column1 AND i.key = v.column2
+        CROSS JOIN receipt r ON r.id = i.receipt
+        LEFT JOIN message m ON m.id = i.message LEFT JOIN receipt f ON f.id = m.first_receipt";
+
+const MESSAGES: &str =
+    "SELECT m.id, m.message_id, m.status, m.order_key, m.business_key, m.message_control_id, m.subject,
+            f.ack
+        FROM {v} CROSS JOIN message m ON m.message_id = v.column1 CROSS JOIN receipt f ON f.id = m.first_receipt";
+
+const NEWEST: &str = "SELECT s.subject, s.newest_key FROM {v} CROSS JOIN subject s ON s.subject = v.column1
+        WHERE s.newest_key IS NOT NULL";
+
+const MARK_DIRTY: &str = "INSERT INTO subject (subject, newest_key, next_at, dirty)
+        SELECT column1, column2, column3, 1 FROM {v} WHERE column1 IS NOT NULL
+        ON CONFLICT (subject) DO UPDATE SET
+            newest_key = max(coalesce(newest_key, x''), coalesce(excluded.newest_key, x'')),
+            next_at = CASE WHEN dirty = 1 THEN next_at ELSE excluded.next_at END, dirty = 1";
+
+const LOWER: &str = "UPDATE message SET order_key = v.column2,
+            refold = CASE WHEN status IN ('applied', 'pending') THEN 1 ELSE refold END,
+            status = CASE status WHEN 'applied' THEN 'pending' ELSE status END
+        FROM {v} WHERE message.id = v.column1";
+
+const PROMOTE: &str = "UPDATE message SET sender = v.column3, message_type = v.column4, message_control_id = v.column5,
+            order_key = v.column6, semantic_hash = v.column7, business_key = v.column8, subject = v.column9,
+            status = v.column10, code = v.column11, verdict = v.column12, mapping_version = v.column13,
+            corrects = v.column14, first_receipt = v.column15
+        FROM {v} WHERE message.id = v.column1";
+
+const REPOINT: &str = "UPDATE identity SET message = v.column3, receipt = v.column4
+        FROM {v} WHERE identity.kind = v.column1 AND identity.key = v.column2";
+
+const FLAG: &str = "UPDATE identity SET flagged = 1
+        FROM {v} WHERE identity.kind = v.column1 AND identity.key = v.column2";
+
+/// Statements whose plans a test looks at.
+#[cfg(test)]
+pub(super) const FREQUENT: &[(&str, &str)] = &[
+    ("identities", IDENTITIES),
+    ("messages", MESSAGES),
+    ("newest", NEWEST),
+    ("mark dirty", MARK_DIRTY),
+    ("lower", LOWER),
+    ("promote", PROMOTE),
+    ("repoint", REPOINT),
+    ("flag", FLAG),
+];
+
 /// Decides and writes `arrivals`; the answers hold once the transaction is committed.
 pub(super) async fn accept(
     connection: &mut SqliteConnection,
@@ -39,27 +89,17 @@ async fn look_up(connection: &mut SqliteConnection, arrivals: &[&Arrival], keys:
     for key in keys.iter().flat_map(Keys::iter).collect::<BTreeSet<_>>() {
         rows.add(key.0 as i64)?.add(key.1.as_slice())?;
     }
-    let identities = "SELECT i.kind, i.key, i.message, i.receipt, i.flagged, r.ack, r.verdict = 'rejected',
-            m.message_id, m.status, m.order_key, m.business_key, m.message_control_id, m.subject, f.ack
-        FROM {v} CROSS JOIN identity i ON i.kind = v.column1 AND i.key = v.column2
-        CROSS JOIN receipt r ON r.id = i.receipt
-        LEFT JOIN message m ON m.id = i.message LEFT JOIN receipt f ON f.id = m.first_receipt";
-    for row in rows.fetch(connection, identities).await? {
+    for row in rows.fetch(connection, IDENTITIES).await? {
         known_identity(&mut known, &row)?;
     }
     let identified = || arrivals.iter().filter_map(|arrival| arrival.identified.as_ref());
     let message_ids: BTreeSet<&str> = identified().map(|i| i.message_id.as_str()).collect();
-    let messages = "SELECT m.id, m.message_id, m.status, m.order_key, m.business_key, m.message_control_id, m.subject,
-            f.ack
-        FROM {v} CROSS JOIN message m ON m.message_id = v.column1 CROSS JOIN receipt f ON f.id = m.first_receipt";
-    for row in column(message_ids)?.fetch(connection, messages).await? {
+    for row in column(message_ids)?.fetch(connection, MESSAGES).await? {
         let id = row.try_get(0).map_err(|e| fault(&e))?;
         known.add_message(id, known_message(&row, 1)?);
     }
     let subjects: BTreeSet<&str> = identified().filter_map(|i| i.subject.as_deref()).collect();
-    let newest = "SELECT s.subject, s.newest_key FROM {v} CROSS JOIN subject s ON s.subject = v.column1
-        WHERE s.newest_key IS NOT NULL";
-    for row in column(subjects)?.fetch(connection, newest).await? {
+    for row in column(subjects)?.fetch(connection, NEWEST).await? {
         let subject = row.try_get(0).map_err(|e| fault(&e))?;
         known.newest.insert(subject, row.try_get(1).map_err(|e| fault(&e))?);
     }
@@ -116,12 +156,7 @@ async fn write(
         touched.add(subject.as_str())?.add(touch.newest_key.as_deref())?.add(touch.due_at)?;
     }
     // A subject that waits already keeps its place in the queue, or its time of retry.
-    let mark_dirty = "INSERT INTO subject (subject, newest_key, next_at, dirty)
-        SELECT column1, column2, column3, 1 FROM {v} WHERE column1 IS NOT NULL
-        ON CONFLICT (subject) DO UPDATE SET
-            newest_key = max(coalesce(newest_key, x''), coalesce(excluded.newest_key, x'')),
-            next_at = CASE WHEN dirty = 1 THEN next_at ELSE excluded.next_at END, dirty = 1";
-    touched.execute(connection, mark_dirty).await?;
+    touched.execute(connection, MARK_DIRTY).await?;
     write_rare(connection, arrivals, &writes).await?;
     append_audit(connection, &writes.audit, chain).await
 }
@@ -223,32 +258,19 @@ fn identity_rows(identities: &[NewIdentity]) -> Result<Rows, Fault> {
 
 /// What most batches have none of.
 async fn write_rare(connection: &mut SqliteConnection, arrivals: &[&Arrival], writes: &Writes) -> Result<(), Fault> {
-    let promote = "UPDATE message SET sender = v.column3, message_type = v.column4, message_control_id = v.column5,
-            order_key = v.column6, semantic_hash = v.column7, business_key = v.column8, subject = v.column9,
-            status = v.column10, code = v.column11, verdict = v.column12, mapping_version = v.column13,
-            corrects = v.column14, first_receipt = v.column15
-        FROM {v} WHERE message.id = v.column1";
-    message_rows(arrivals, &writes.promoted)?.execute(connection, promote).await?;
+    message_rows(arrivals, &writes.promoted)?.execute(connection, PROMOTE).await?;
     let mut lowered = Rows::new(2);
     for (id, order_key) in &writes.lowered {
         lowered.add(*id)?.add(order_key.as_slice())?;
     }
     // What was folded with the greater key has to be folded anew; a message put aside stays there.
-    let lower = "UPDATE message SET order_key = v.column2,
-            refold = CASE WHEN status IN ('applied', 'pending') THEN 1 ELSE refold END,
-            status = CASE status WHEN 'applied' THEN 'pending' ELSE status END
-        FROM {v} WHERE message.id = v.column1";
-    lowered.execute(connection, lower).await?;
-    let repoint = "UPDATE identity SET message = v.column3, receipt = v.column4
-        FROM {v} WHERE identity.kind = v.column1 AND identity.key = v.column2";
-    identity_rows(&writes.repointed)?.execute(connection, repoint).await?;
+    lowered.execute(connection, LOWER).await?;
+    identity_rows(&writes.repointed)?.execute(connection, REPOINT).await?;
     let mut flagged = Rows::new(2);
     for key in &writes.flagged {
         flagged.add(key.0 as i64)?.add(key.1.as_slice())?;
     }
-    let flag = "UPDATE identity SET flagged = 1
-        FROM {v} WHERE identity.kind = v.column1 AND identity.key = v.column2";
-    flagged.execute(connection, flag).await
+    flagged.execute(connection, FLAG).await
 }
 
 /// Reads the end of the audit chain.

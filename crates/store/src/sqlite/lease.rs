@@ -63,12 +63,29 @@ pub(super) struct AttemptRequest {
     pub(super) attempt: Attempt,
 }
 
+const DUE: &str = "SELECT subject, epoch, failures, next_at, coalesce(lease_until, next_at) FROM subject
+        WHERE dirty = 1 AND parked_code IS NULL AND next_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
+        ORDER BY next_at LIMIT ?2";
+
+const HELD: &str = "SELECT s.subject, s.epoch FROM {v} CROSS JOIN subject s ON s.subject = v.column1
+        WHERE s.owner IS NOT NULL";
+
+const OPEN_ATTEMPTS: &str = "SELECT a.subject, a.resources FROM {v} CROSS JOIN attempt a ON a.subject = v.column1
+        WHERE a.state = 'open'";
+
+const TAKE: &str =
+    "UPDATE subject SET epoch = v.column2, owner = v.column3, lease_until = v.column4, next_at = v.column4
+    FROM {v} WHERE subject.subject = v.column1";
+
+/// Statements whose plans a test looks at.
+#[cfg(test)]
+pub(super) const FREQUENT: &[(&str, &str)] =
+    &[("due", DUE), ("held", HELD), ("open attempts", OPEN_ATTEMPTS), ("take", TAKE)];
+
 /// Looks up which of `subjects` are leased.
 pub(super) async fn held(connection: &mut SqliteConnection, subjects: BTreeSet<&str>) -> Result<Held, Fault> {
-    let query = "SELECT s.subject, s.epoch FROM {v} CROSS JOIN subject s ON s.subject = v.column1
-        WHERE s.owner IS NOT NULL";
     let mut held = Held::new();
-    for row in column(subjects)?.fetch(connection, query).await? {
+    for row in column(subjects)?.fetch(connection, HELD).await? {
         held.insert(row.try_get(0).map_err(|e| fault(&e))?, row.try_get(1).map_err(|e| fault(&e))?);
     }
     Ok(held)
@@ -85,10 +102,7 @@ pub(super) async fn claim(
     requests: &mut [Work<ClaimRequest, Option<Leased>, ClaimError>],
 ) -> Result<(), Fault> {
     let Some(now) = requests.iter().map(|work| work.input.now).max() else { return Ok(()) };
-    let query = "SELECT subject, epoch, failures, next_at, coalesce(lease_until, next_at) FROM subject
-        WHERE dirty = 1 AND parked_code IS NULL AND next_at <= ?1 AND (lease_until IS NULL OR lease_until <= ?1)
-        ORDER BY next_at LIMIT ?2";
-    let rows = sqlx::query(query)
+    let rows = sqlx::query(DUE)
         .bind(now)
         .bind(i64::try_from(requests.len()).unwrap_or(i64::MAX))
         .fetch_all(&mut *connection)
@@ -111,10 +125,6 @@ pub(super) async fn claim(
     }
     taken.execute(connection, TAKE).await
 }
-
-const TAKE: &str =
-    "UPDATE subject SET epoch = v.column2, owner = v.column3, lease_until = v.column4, next_at = v.column4
-    FROM {v} WHERE subject.subject = v.column1";
 
 fn add_lease(rows: &mut Rows, lease: &Lease, owner: &str, until: i64) -> Result<(), Fault> {
     rows.add(lease.subject.as_str())?.add(lease.epoch)?.add(owner)?.add(until)?;
@@ -240,10 +250,8 @@ pub(super) async fn record_attempts(
     }
     let subjects: BTreeSet<&str> =
         standing.iter().flat_map(|request| &request.leases).map(|lease| lease.subject.as_str()).collect();
-    let query = "SELECT a.subject, a.resources FROM {v} CROSS JOIN attempt a ON a.subject = v.column1
-        WHERE a.state = 'open'";
     let mut open = BTreeMap::<String, BTreeSet<String>>::new();
-    for row in column(subjects.iter().copied())?.fetch(connection, query).await? {
+    for row in column(subjects.iter().copied())?.fetch(connection, OPEN_ATTEMPTS).await? {
         let resources = resources_from_json(row.try_get(1).map_err(|e| fault(&e))?)?;
         open.entry(row.try_get(0).map_err(|e| fault(&e))?).or_default().extend(resources);
     }

@@ -31,6 +31,7 @@ use self::lease::{AttemptRequest, Change, ChangeRequest, ClaimRequest, MoreReque
 use self::parked::{Chunk, ReidentifyRequest, RetryRequest};
 use self::settle::{SettleRequest, Settled};
 use self::writer::{Job, Rare, Work, Writer};
+use crate::Checkpoint;
 use crate::time::micros;
 use crate::{
     AcceptError, Accepted, Arrival, Attempt, AttemptError, AuditError, AuditHead, Claim, ClaimError, Counts,
@@ -65,6 +66,9 @@ pub struct SqliteOptions {
     pub claim_messages_max: u32,
     /// Page cache of each connection.
     pub cache_kib: u32,
+    /// Pages in the log before they are copied into the file. Keys are hashes, so each message touches pages all over
+    /// the file: the longer the log, the more often a page is copied once for many changes.
+    pub checkpoint_pages: u32,
 }
 
 impl Default for SqliteOptions {
@@ -77,6 +81,7 @@ impl Default for SqliteOptions {
             readers: 4,
             claim_messages_max: 256,
             cache_kib: 8 * 1024,
+            checkpoint_pages: 8 * 1024,
         }
     }
 }
@@ -99,6 +104,7 @@ impl SqliteStore {
             .foreign_keys(true)
             .busy_timeout(options.busy_timeout)
             .pragma("cache_size", format!("-{}", options.cache_kib))
+            .pragma("wal_autocheckpoint", options.checkpoint_pages.to_string())
             .command_buffer_size(4)
             .row_buffer_size(256)
             .statement_cache_capacity(512)
@@ -316,7 +322,7 @@ impl Store for SqliteStore {
         Ok(read::next_due(&self.readers).await?)
     }
 
-    async fn checkpoints(&self, full_urls: &[String]) -> Result<BTreeMap<String, Vec<u8>>, ReadError> {
+    async fn checkpoints(&self, full_urls: &[String]) -> Result<BTreeMap<String, Checkpoint>, ReadError> {
         Ok(read::checkpoints(&self.readers, full_urls).await?)
     }
 

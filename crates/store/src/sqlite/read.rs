@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 use super::fault::{UNREADABLE, fault};
 use super::lease::resources_from_json;
 use super::rows::column;
+use crate::Checkpoint;
 use crate::time::system_time;
 use crate::{
     Attempt, Claim, Counts, Fault, Lease, ParkedFilter, ParkedMessage, ParkedSubject, Resource, Status, StoredMessage,
@@ -118,12 +119,17 @@ pub(super) async fn next_due(pool: &SqlitePool) -> Result<Option<SystemTime>, Fa
     Ok(row.try_get::<Option<i64>, _>(0).map_err(|e| fault(&e))?.map(system_time))
 }
 
-pub(super) async fn checkpoints(pool: &SqlitePool, full_urls: &[String]) -> Result<BTreeMap<String, Vec<u8>>, Fault> {
+pub(super) async fn checkpoints(
+    pool: &SqlitePool,
+    full_urls: &[String],
+) -> Result<BTreeMap<String, Checkpoint>, Fault> {
     let mut connection = pool.acquire().await.map_err(|e| fault(&e))?;
-    let query = "SELECT c.full_url, c.registers FROM {v} CROSS JOIN checkpoint c ON c.full_url = v.column1";
+    let query = "SELECT c.full_url, c.version, c.registers FROM {v} CROSS JOIN checkpoint c ON c.full_url = v.column1";
     let mut found = BTreeMap::new();
     for row in column(full_urls.iter().map(String::as_str))?.fetch(&mut connection, query).await? {
-        found.insert(row.try_get(0).map_err(|e| fault(&e))?, row.try_get(1).map_err(|e| fault(&e))?);
+        let version = row.try_get(1).map_err(|e| fault(&e))?;
+        let registers = row.try_get(2).map_err(|e| fault(&e))?;
+        found.insert(row.try_get(0).map_err(|e| fault(&e))?, Checkpoint { version, registers });
     }
     Ok(found)
 }
