@@ -129,28 +129,17 @@ fn formatting(command: &str, out: &mut String) -> bool {
 /// Writes a text so that [`unescape`] gives it back: separators, the escape character and control characters, among them
 /// those that end segments and frames, are escaped.
 pub fn escape(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
-    replaced(text, delimiters, |c| letter(c, delimiters))
-}
-
-/// Escapes control characters only: for values that are taken over with the separators they came with.
-pub(crate) fn escape_controls(text: &str, delimiters: Delimiters) -> Cow<'_, str> {
-    replaced(text, delimiters, |_| None)
-}
-
-fn replaced(text: &str, delimiters: Delimiters, letter: impl Fn(char) -> Option<char>) -> Cow<'_, str> {
-    if !text.contains(|c: char| letter(c).is_some() || c.is_control()) {
+    if !text.contains(|c: char| c.is_control() || letter(c, delimiters).is_some()) {
         return Cow::Borrowed(text);
     }
     let mark = char::from(delimiters.escape);
     let mut out = String::with_capacity(text.len().saturating_add(8));
     for c in text.chars() {
-        match letter(c) {
+        match letter(c, delimiters) {
             Some(letter) => out.extend([mark, letter, mark]),
             None if c.is_control() => {
                 out.extend([mark, 'X']);
                 for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    let digit =
-                        |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase();
                     out.extend([digit(byte.wrapping_shr(4)), digit(byte & 0xf)]);
                 }
                 out.push(mark);
@@ -159,6 +148,29 @@ fn replaced(text: &str, delimiters: Delimiters, letter: impl Fn(char) -> Option<
         }
     }
     Cow::Owned(out)
+}
+
+fn digit(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
+}
+
+/// A field as it was sent, with its control characters escaped: same parts, same texts.
+pub(crate) fn escape_controls(field: &str, delimiters: Delimiters) -> Cow<'_, str> {
+    if !field.contains(char::is_control) {
+        return Cow::Borrowed(field);
+    }
+    // Part by part: a sequence opened beside a lone escape character would swallow it.
+    let separators = [delimiters.repetition, delimiters.component, delimiters.subcomponent].map(char::from);
+    let part = |part: &str| {
+        let (text, separator) = match part.char_indices().next_back() {
+            Some((at, last)) if separators.contains(&last) => (part.get(..at).unwrap_or_default(), Some(last)),
+            _ => (part, None),
+        };
+        let mut out = escape(&unescape(text, delimiters), delimiters).into_owned();
+        out.extend(separator);
+        out
+    };
+    Cow::Owned(field.split_inclusive(separators).map(part).collect())
 }
 
 fn letter(c: char, delimiters: Delimiters) -> Option<char> {
