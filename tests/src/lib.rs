@@ -1,1 +1,7 @@
-//! placeholder
+//! What tests that cross crates share: a running `sluice serve`, FHIR servers and their digest, messages from files.
+
+pub mod corpus;
+pub mod digest;
+pub mod fhir_server;
+pub mod gateway_process;
+pub mod metrics;

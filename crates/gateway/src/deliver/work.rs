@@ -1,0 +1,396 @@
+//! One claim at work: from a batch of messages to a settlement, and what follows from each answer of the server.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use chart::Event;
+use fhir::ResourceKey;
+use mapping::Scope;
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+use store::{Attempt, AuditEvent, Claim, Resource, SettleError, Settlement, StoredMessage};
+use tracing::{error, info, warn};
+use uuid::Uuid;
+use writer::{Standing, TransactError, Write, Written};
+
+use super::Deliverer;
+use super::fold::{self, Folded, Knowledge, Pending};
+use crate::judge::Reread;
+use crate::outcome::Outcome;
+
+/// Folds of one batch: each further one follows a change by somebody else (a shared resource, the server).
+const ROUNDS_MAX: usize = 8;
+/// Wait before a subject is tried again whose shared resources another subject holds.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Messages read at a time for a fold from scratch.
+const REFOLD_PAGE: u32 = 500;
+/// What names the lease of a shared resource among the subjects.
+const SHARED: &str = "shared:";
+
+/// How a batch ended.
+pub(super) enum Ended {
+    /// The server shows it and the store knows.
+    Settled,
+    /// Released for later or parked; the claim is gone.
+    GivenUp,
+    /// Released, and nothing else should be tried either.
+    Unauthorized,
+}
+
+/// What to do next.
+enum Next {
+    /// Fold and compare again.
+    Again,
+    /// This batch is over.
+    Over(Ended),
+}
+
+/// The store failed under a batch; nothing is lost, the claim runs out.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    Read(#[from] store::ReadError),
+    #[error(transparent)]
+    Claim(#[from] store::ClaimError),
+    #[error(transparent)]
+    Attempt(#[from] store::AttemptError),
+    #[error(transparent)]
+    Settle(store::SettleError),
+    #[error(transparent)]
+    Checkpoint(#[from] fold::Unreadable),
+}
+
+/// A claim being worked on.
+pub(super) struct Work<'d> {
+    deliverer: &'d Deliverer,
+    claim: Claim,
+    /// Shadows written or read from the server, not settled yet, by `fullUrl`.
+    learned: BTreeMap<String, Resource>,
+    /// The server may hold something else than the shadows say: read before the next write.
+    read_first: bool,
+    attempt_id: Option<String>,
+}
+
+impl<'d> Work<'d> {
+    pub(super) fn new(deliverer: &'d Deliverer, claim: Claim) -> Self {
+        // An attempt of unknown outcome: read before writing (DESIGN §5).
+        let read_first = claim.open_attempt.is_some();
+        Self { deliverer, claim, learned: BTreeMap::new(), read_first, attempt_id: None }
+    }
+
+    /// Delivers one batch; `keep` keeps the claim for the next one.
+    pub(super) async fn deliver(&mut self, batch: &[StoredMessage], keep: bool) -> Ended {
+        match self.rounds(batch, keep).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                error!(subject = self.claim.subject, %error, "delivery stopped at the store; it is done again");
+                self.release(Duration::from_secs(1), Outcome::StoreFailed.code()).await
+            }
+        }
+    }
+
+    async fn rounds(&mut self, batch: &[StoredMessage], keep: bool) -> Result<Ended, Stopped> {
+        let reread = self.deliverer.judge.reread(batch);
+        for _ in 0..ROUNDS_MAX {
+            let known = self.read(&reread).await?;
+            let folded = fold::fold(&reread.events, &known)?;
+            if let Some(broken) = &folded.broken {
+                return Ok(self.park(Outcome::CheckFailed, broken).await);
+            }
+            if folded.pending.is_empty() {
+                match self.settle(&reread, folded, keep).await {
+                    Ok(()) => return Ok(Ended::Settled),
+                    Err(SettleError::CheckpointMoved) => continue,
+                    Err(SettleError::StaleEpoch) => return Ok(Ended::GivenUp),
+                    Err(other) => return Err(Stopped::Settle(other)),
+                }
+            }
+            let next = match self.hold_shared(&folded.pending).await? {
+                Held::Already => self.write(folded).await?,
+                // What was read before the lease may have changed since.
+                Held::Now => Next::Again,
+                Held::ByOthers => Next::Over(self.release(BUSY_PAUSE, "a shared resource is held").await),
+            };
+            if let Next::Over(ended) = next {
+                return Ok(ended);
+            }
+        }
+        warn!(
+            subject = self.claim.subject,
+            code = Outcome::FhirConflict.code(),
+            "others wrote every time; tried again later"
+        );
+        Ok(self.release(self.pause(None), Outcome::FhirConflict.code()).await)
+    }
+
+    /// Checkpoints and shadows of what the events touch, with what was learned since; on a refold from the messages.
+    async fn read(&self, reread: &Reread) -> Result<Knowledge, Stopped> {
+        let touched = fold::touched(&reread.events);
+        let mut known = Knowledge {
+            checkpoints: self.deliverer.store.checkpoints(&touched).await?,
+            shadows: BTreeMap::new(),
+            earlier: Vec::new(),
+        };
+        if self.claim.refold {
+            known.earlier = self.earlier(&touched).await?;
+        }
+        let mentioned = fold::mentioned(&reread.events, &known)?;
+        known.shadows = self.deliverer.store.resources(&mentioned).await?;
+        known.shadows.extend(self.learned.clone());
+        Ok(known)
+    }
+
+    /// Every message that ever touched these resources: what a fold from scratch takes.
+    async fn earlier(&self, full_urls: &[String]) -> Result<Vec<Event>, Stopped> {
+        let mut messages = BTreeMap::new();
+        for full_url in full_urls {
+            let mut after: Option<(Vec<u8>, String)> = None;
+            loop {
+                let cursor = after.as_ref().map(|(key, id)| (key.as_slice(), id.as_str()));
+                let page = self.deliverer.store.messages_of_resource(full_url, cursor, REFOLD_PAGE).await?;
+                let Some(last) = page.last() else { break };
+                after = Some((last.order_key.clone(), last.message_id.clone()));
+                messages.extend(page.into_iter().map(|m| (m.message_id.clone(), m)));
+            }
+        }
+        let messages: Vec<StoredMessage> = messages.into_values().collect();
+        Ok(self.deliverer.judge.reread(&messages).events)
+    }
+
+    /// Resources that messages about other subjects may also change are written under their own lease.
+    async fn hold_shared(&mut self, pending: &[Pending]) -> Result<Held, Stopped> {
+        let mut wanted: Vec<String> = pending
+            .iter()
+            .filter(|p| p.scope == Scope::Shared || p.write.key.resource_type == "Encounter")
+            .map(|p| format!("{SHARED}{}", p.write.key.full_url()))
+            .filter(|name| self.claim.leases().all(|(held, _)| held != name))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(Held::Already);
+        }
+        wanted.sort();
+        let (lease, now) = (self.deliverer.lease(), SystemTime::now());
+        match self.deliverer.store.claim_more(&self.claim, &wanted, lease, now).await {
+            Ok(Some(claim)) => {
+                self.claim = claim;
+                Ok(Held::Now)
+            }
+            Ok(None) => Ok(Held::ByOthers),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends one bundle, recorded before it leaves.
+    async fn write(&mut self, folded: Folded) -> Result<Next, Stopped> {
+        let Folded { mut pending, mut targets, .. } = folded;
+        if self.read_first {
+            if let Some(next) = self.compare(&mut pending, &mut targets).await {
+                return Ok(next);
+            }
+        }
+        let writer = &self.deliverer.writer;
+        let hashes: BTreeMap<SmolStr, (ResourceKey, [u8; 32])> =
+            pending.iter().map(|p| (p.write.key.full_url(), (p.write.key.clone(), p.hash))).collect();
+        let writes: Vec<Write> = pending.into_iter().map(|p| p.write).collect();
+        let prepared = match writer.prepare(&writes, &targets).await {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(self.failed(error).await),
+        };
+        self.deliverer.metrics.fhir_requests.inc();
+        let text = prepared.bundle.to_text();
+        let attempt = Attempt {
+            attempt_id: Uuid::now_v7().to_string(),
+            resources: prepared.full_urls().map(ToString::to_string).collect(),
+            bundle_hash: Sha256::digest(text.as_bytes()).into(),
+            created_at: SystemTime::now(),
+        };
+        let attempt_id = attempt.attempt_id.clone();
+        self.deliverer.store.record_attempt(&self.claim, attempt).await?;
+        self.attempt_id = Some(attempt_id.clone());
+        self.deliverer.keep_bundle(&attempt_id, &text).await;
+        let started = Instant::now();
+        let sent = writer.send(prepared).await;
+        self.deliverer.metrics.bundle_seconds.observe(started.elapsed().as_secs_f64());
+        match sent {
+            Ok(written) => {
+                self.deliverer.metrics.bundles.with_label_values(&["written"]).inc();
+                self.deliverer.metrics.resources_written.inc_by(written.len() as u64);
+                self.read_first = false;
+                self.deliverer.succeeded(&self.claim.subject);
+                for written in written {
+                    if let Some((key, hash)) = hashes.get(&written.full_url) {
+                        self.learn(key, *hash, &written);
+                    }
+                }
+                Ok(Next::Again)
+            }
+            Err(error) => Ok(self.failed(error).await),
+        }
+    }
+
+    /// Reads what the server holds of the pending resources: what is as wanted is adopted, the rest written with the
+    /// version found.
+    async fn compare(&mut self, pending: &mut Vec<Pending>, targets: &mut writer::Targets) -> Option<Next> {
+        let writes: Vec<Write> = pending.iter().map(|p| p.write.clone()).collect();
+        self.deliverer.metrics.fhir_requests.inc();
+        let standings = match self.deliverer.writer.reread(&writes, targets).await {
+            Ok(standings) => standings,
+            Err(error) => return Some(self.failed(error.into()).await),
+        };
+        let mut rest = Vec::new();
+        for (mut resource, standing) in std::mem::take(pending).into_iter().zip(standings) {
+            match standing {
+                Standing::AsWanted(written) => {
+                    targets.insert(written.full_url.clone(), written.server_id.clone());
+                    self.learn(&resource.write.key, resource.hash, &written);
+                }
+                Standing::Differs(known) => {
+                    resource.write.known = Some(known);
+                    rest.push(resource);
+                }
+                Standing::Absent => {
+                    resource.write.known = None;
+                    rest.push(resource);
+                }
+                Standing::Several(_) => {
+                    let full_url = Some(resource.write.key.full_url());
+                    return Some(self.failed(TransactError::MultipleMatches { full_url }).await);
+                }
+            }
+        }
+        let done = rest.is_empty();
+        *pending = rest;
+        if done { Some(Next::Again) } else { None }
+    }
+
+    /// The shadow a resource now has.
+    fn learn(&mut self, key: &ResourceKey, hash: [u8; 32], written: &Written) {
+        let resource = Resource {
+            full_url: written.full_url.to_string(),
+            resource_type: key.resource_type.to_string(),
+            system: key.system.to_string(),
+            value: key.value.to_string(),
+            subject: self.claim.subject.clone(),
+            server_id: Some(written.server_id.to_string()),
+            etag: written.etag.as_ref().map(ToString::to_string),
+            hash,
+            foreign_elements: written.foreign.as_ref().map(ToString::to_string).unwrap_or_default(),
+        };
+        self.learned.insert(resource.full_url.clone(), resource);
+    }
+
+    /// What follows from a transaction that failed (DESIGN §5).
+    async fn failed(&mut self, error: TransactError) -> Next {
+        let outcome = outcome_of(&error);
+        self.deliverer.metrics.bundles.with_label_values(&[outcome.code()]).inc();
+        self.deliverer.metrics.alerts.with_label_values(&[outcome.code()]).inc();
+        let (subject, code) = (&self.claim.subject, outcome.code());
+        match error {
+            TransactError::Conflict { .. } => {
+                warn!(subject, code, "somebody else wrote: read, compare, write again");
+                self.read_first = true;
+                Next::Again
+            }
+            TransactError::Unauthorized { status } => {
+                warn!(subject, code, status, "not written");
+                self.release(super::UNAUTHORIZED_PAUSE, code).await;
+                Next::Over(Ended::Unauthorized)
+            }
+            TransactError::Unavailable { retry_after, .. } | TransactError::Unknown { retry_after, .. } => {
+                let pause = self.pause(retry_after);
+                warn!(subject, code, reason = %error, pause_ms = pause.as_millis(), "tried again later");
+                Next::Over(self.release(pause, code).await)
+            }
+            TransactError::MultipleMatches { .. } | TransactError::Malformed { .. } | TransactError::Refused { .. } => {
+                Next::Over(self.park(outcome, &error.to_string()).await)
+            }
+        }
+    }
+
+    fn pause(&self, retry_after: Option<Duration>) -> Duration {
+        self.deliverer.pause_after_failure(&self.claim.subject, retry_after)
+    }
+
+    async fn release(&self, pause: Duration, reason: &str) -> Ended {
+        let retry_at = SystemTime::now() + pause;
+        if let Err(error) = self.deliverer.store.release(&self.claim, retry_at, reason).await {
+            warn!(subject = self.claim.subject, %error, "the claim was not released; it runs out");
+        }
+        Ended::GivenUp
+    }
+
+    async fn park(&self, outcome: Outcome, summary: &str) -> Ended {
+        let (subject, code) = (&self.claim.subject, outcome.code());
+        warn!(subject, code, summary, "subject parked: its messages wait until an operator retries");
+        self.deliverer.metrics.alerts.with_label_values(&[code]).inc();
+        if let Err(error) = self.deliverer.store.park_subject(&self.claim, code, summary, SystemTime::now()).await {
+            warn!(subject, %error, "not parked; the claim runs out");
+        }
+        Ended::GivenUp
+    }
+
+    /// Everything the batch led to, in one transaction of the store.
+    async fn settle(&mut self, reread: &Reread, folded: Folded, keep: bool) -> Result<(), SettleError> {
+        let metrics = &self.deliverer.metrics;
+        let detail = format!(
+            "{{\"written\":{},\"unchanged\":{},\"incomplete\":{}}}",
+            self.learned.len(),
+            folded.unchanged,
+            folded.incomplete.len()
+        );
+        let delivered = |event: &Event| AuditEvent {
+            event: "delivered".into(),
+            message_id: Some(event.message_id.to_string()),
+            detail: detail.clone(),
+        };
+        let parked = |(id, code): &(String, &str)| AuditEvent {
+            event: "parked".into(),
+            message_id: Some(id.clone()),
+            detail: format!("{{\"code\":\"{code}\"}}"),
+        };
+        let written = self.learned.len() as u64;
+        let settlement = Settlement {
+            applied: reread.events.iter().map(|e| e.message_id.to_string()).collect(),
+            parked: reread.parked.iter().map(|(id, code)| (id.clone(), (*code).to_owned())).collect(),
+            checkpoints: folded.checkpoints,
+            resources: self.learned.values().cloned().collect(),
+            message_resources: folded.lineage,
+            audit: reread.events.iter().map(delivered).chain(reread.parked.iter().map(parked)).collect(),
+            attempt_id: self.attempt_id.clone(),
+            keep_lease: keep,
+            ..Settlement::new(SystemTime::now())
+        };
+        self.deliverer.store.settle(&self.claim, settlement).await?;
+        metrics.resources_unchanged.inc_by((folded.unchanged as u64).saturating_sub(written));
+        if folded.ambiguous > 0 {
+            metrics.alerts.with_label_values(&[chart::AMBIGUOUS_ORDER]).inc_by(folded.ambiguous as u64);
+        }
+        for (subject, incomplete) in folded.incomplete.iter().map(|url| (&self.claim.subject, url)) {
+            info!(subject, resource = incomplete, code = "REQUIRED_MISSING", "held back until a message completes it");
+        }
+        info!(subject = self.claim.subject, messages = reread.events.len(), written, "delivered");
+        self.learned.clear();
+        self.attempt_id = None;
+        Ok(())
+    }
+}
+
+/// Whether the leases on shared resources are there.
+enum Held {
+    Already,
+    Now,
+    ByOthers,
+}
+
+fn outcome_of(error: &TransactError) -> Outcome {
+    match error {
+        TransactError::Conflict { .. } => Outcome::FhirConflict,
+        TransactError::MultipleMatches { .. } => Outcome::FhirMultipleMatches,
+        TransactError::Malformed { .. } => Outcome::CheckFailed,
+        TransactError::Refused { .. } => Outcome::FhirRefused,
+        TransactError::Unauthorized { .. } => Outcome::FhirUnauthorized,
+        TransactError::Unavailable { .. } => Outcome::FhirUnavailable,
+        TransactError::Unknown { .. } => Outcome::FhirOutcomeUnknown,
+    }
+}

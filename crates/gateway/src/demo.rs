@@ -1,0 +1,3 @@
+//! What `sluice demo` plays.
+
+pub mod stream;

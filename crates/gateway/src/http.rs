@@ -1,0 +1,71 @@
+//! `/healthz`, `/readyz` and `/metrics`: is the process alive, may traffic come, what are the figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+
+/// Whether traffic may come: listeners are bound and the store answers. The FHIR server being away does not make the
+/// process unready, since messages are still taken and kept.
+#[derive(Default)]
+pub struct Readiness {
+    listening: AtomicBool,
+    store: AtomicBool,
+}
+
+impl Readiness {
+    /// The listeners are bound (or closed again).
+    pub fn listening(&self, yes: bool) {
+        self.listening.store(yes, Ordering::Relaxed);
+    }
+
+    /// The last accept reached the disk (or failed to).
+    pub fn store(&self, yes: bool) {
+        self.store.store(yes, Ordering::Relaxed);
+    }
+
+    fn ready(&self) -> bool {
+        self.listening.load(Ordering::Relaxed) && self.store.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+}
+
+/// Serves until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let app = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(render))
+        .with_state(Shared { metrics, readiness });
+    axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    if shared.readiness.ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}
+
+async fn render(State(shared): State<Shared>) -> impl IntoResponse {
+    ([("content-type", "text/plain; version=0.0.4")], shared.metrics.render())
+}
