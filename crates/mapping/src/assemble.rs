@@ -46,7 +46,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
     for (number, (instance, found)) in instances.into_iter().zip(&resolved).enumerate() {
         let Some(found) = found else {
             if empty.get(number) == Some(&false) {
-                unidentified(&mut mapper, number, instance.segment);
+                mapper.raise(IssueCode::NoIdentity, At { segment: instance.segment, ..At::default() }, None);
             }
             continue;
         };
@@ -61,6 +61,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
             mapper.raise(IssueCode::ConflictingValues, At { segment, ..At::default() }, None);
         }
     }
+    unidentified(&mut mapper, &resolved);
     attest(&mut mapper, &mut gathered, provenance_registers);
     let issues = issues(&mut mapper);
     Ok(Mapped {
@@ -104,6 +105,7 @@ fn identify(
             why: "no segment for the patient",
         });
     };
+    let patients = patients(mapper);
     // Content may refer to the visit, and to what a rule of the resource made, which comes behind it.
     let (visits, others): (Vec<_>, Vec<_>) =
         mapper.instances.iter().enumerate().rev().partition(|(_, instance)| instance.resource == "Encounter");
@@ -112,7 +114,8 @@ fn identify(
         if resolved.get(index).is_some_and(Option::is_some) || !said {
             continue;
         }
-        let of = patient_of(mapper, index, &resolved).unwrap_or_else(|| key.clone());
+        let patient = patients.get(index).copied().flatten().and_then(|patient| resolved.get(patient)?.as_ref());
+        let of = patient.map_or_else(|| key.clone(), |found| found.identified.key.clone());
         let resolve = |index: usize| reference(index, &resolved, &[]);
         if let Some(found) = identifier.identify(instance, Some(&of), &resolve) {
             set(&mut resolved, index, found);
@@ -127,19 +130,26 @@ fn set(resolved: &mut [Option<Resolved>], index: usize, identified: Identified) 
     }
 }
 
-/// The patient a resource refers to, where a message has several (A17).
-fn patient_of(mapper: &Mapper<'_, '_, '_>, index: usize, resolved: &[Option<Resolved>]) -> Option<ResourceKey> {
-    let mut at = index;
-    while let Some(parent) = mapper.instances.get(at).and_then(|instance| instance.parent) {
-        at = parent;
+/// Per resource the patient it is, or refers to: a message may have several (A17).
+fn patients(mapper: &Mapper<'_, '_, '_>) -> Vec<Option<usize>> {
+    let is_patient = |index: usize| mapper.instances.get(index).is_some_and(|i| i.resource == "Patient");
+    let mut patients: Vec<Option<usize>> =
+        mapper.instances.iter().enumerate().map(|(index, _)| is_patient(index).then_some(index)).collect();
+    for wanted in &mapper.wanted {
+        let target = mapper.labelled.get(&wanted.to).copied().filter(|target| is_patient(*target));
+        if let Some(patient) = patients.get_mut(wanted.from) {
+            *patient = patient.or(target);
+        }
     }
-    let patients = mapper.wanted.iter().filter(|wanted| wanted.from == at).filter_map(|wanted| {
-        let target = *mapper.labelled.get(&wanted.to)?;
-        (mapper.instances.get(target)?.resource == "Patient").then_some(target)
-    });
-    let own = (mapper.instances.get(at)?.resource == "Patient").then_some(at);
-    let patient = own.or_else(|| patients.into_iter().next())?;
-    resolved.get(patient)?.as_ref().map(|found| found.identified.key.clone())
+    // What a rule of a resource made is behind it, and its patient's.
+    for index in 0..patients.len() {
+        let parent = mapper.instances.get(index).and_then(|instance| instance.parent);
+        let inherited = parent.and_then(|parent| patients.get(parent).copied().flatten());
+        if let Some(patient) = patients.get_mut(index) {
+            *patient = patient.or(inherited);
+        }
+    }
+    patients
 }
 
 fn subject_location(structure: &Structure) -> hl7::Location {
@@ -203,12 +213,12 @@ fn display(instance: &Instance, plan: &crate::plan::Plan) -> Option<SmolStr> {
     (!parts.is_empty()).then(|| SmolStr::from(parts.join(" ")))
 }
 
-/// Nothing identifies it: what was mapped into it is only in the message.
-fn unidentified(mapper: &mut Mapper<'_, '_, '_>, instance: usize, segment: u32) {
-    for mark in mapper.marks.iter_mut().filter(|mark| mark.instance == instance && mark.outcome == Outcome::Mapped) {
+/// What was mapped into resources that nothing identifies is only in the message.
+fn unidentified(mapper: &mut Mapper<'_, '_, '_>, resolved: &[Option<Resolved>]) {
+    let written = |instance: usize| resolved.get(instance).is_some_and(Option::is_some);
+    for mark in mapper.marks.iter_mut().filter(|mark| mark.outcome == Outcome::Mapped && !written(mark.instance)) {
         mark.outcome = Outcome::Dropped(IssueCode::NoIdentity);
     }
-    mapper.raise(IssueCode::NoIdentity, At { segment, ..At::default() }, None);
 }
 
 fn add(gathered: &mut Gathered, found: &Resolved, mut registers: BTreeMap<RegisterPath, Register>) -> Vec<SmolStr> {

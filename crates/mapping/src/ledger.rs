@@ -180,9 +180,12 @@ impl Ledger {
     }
 
     fn each<'p>(&self, message: &Message<'_>, plan: &'p Plan, found: &mut impl FnMut(At, Fate<'p>)) {
+        let mut applications: Vec<&Application> = self.applications.iter().collect();
+        applications.sort_by_key(|application| application.at);
         for index in 0..message.segment_count() {
-            let ignores = self.ignores(index, plan);
-            for_each_leaf(message, index, &mut |at| found(at, self.fate(at, message, &ignores, plan)));
+            let reader =
+                Reader { ledger: self, message, plan, ignores: self.ignores(index, plan), applications: &applications };
+            for_each_leaf(message, index, &mut |at| found(at, reader.fate(at)));
         }
     }
 
@@ -194,14 +197,40 @@ impl Ledger {
         maps.flat_map(|map| &map.ignores).collect()
     }
 
-    fn fate<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
-        let marks: Vec<&Mark> = self.marks_of(at).collect();
+    /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
+    fn marks_of(&self, at: At) -> impl Iterator<Item = &Mark> {
+        let of = |repetition: u16| {
+            let key = (at.segment, at.field, repetition);
+            let before = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition) < key;
+            let start = self.marks.partition_point(before);
+            let rest = self.marks.get(start..).unwrap_or_default();
+            rest.iter().take_while(move |mark| (mark.at.segment, mark.at.field, mark.at.repetition) == key)
+        };
+        of(0).chain(of(at.repetition)).filter(move |mark| mark.at.covers(at))
+    }
+}
+
+/// Reads the fates of one segment's leaves off a ledger.
+struct Reader<'r, 'm, 'p> {
+    ledger: &'r Ledger,
+    message: &'r Message<'m>,
+    plan: &'p Plan,
+    /// Of the maps bound where the segment stands.
+    ignores: Vec<&'p Ignore>,
+    /// Sorted by place.
+    applications: &'r [&'r Application],
+}
+
+impl<'p> Reader<'_, '_, 'p> {
+    fn fate(&self, at: At) -> Fate<'p> {
+        let plan = self.plan;
+        let marks: Vec<&Mark> = self.ledger.marks_of(at).collect();
         let rules = |wanted: fn(Outcome) -> bool| {
             let mut trails: Vec<Trail> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.trail).collect();
             trails.sort_unstable();
             trails.dedup();
             let trace = |trail: Trail| {
-                Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.applications, plan) })
+                Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.ledger.applications, plan) })
             };
             trails.into_iter().filter_map(trace).collect::<Vec<_>>()
         };
@@ -216,16 +245,16 @@ impl Ledger {
         if let Some(code) = code(|outcome| if let Outcome::Dropped(code) = outcome { Some(code) } else { None }) {
             return Fate::Kept(Some(code));
         }
-        self.unmarked(at, message, ignores, plan)
+        self.unmarked(at)
     }
 
-    fn unmarked<'p>(&self, at: At, message: &Message<'_>, ignores: &[&'p Ignore], plan: &'p Plan) -> Fate<'p> {
+    fn unmarked(&self, at: At) -> Fate<'p> {
         let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
-        let name = segment_at(message, at.segment).map_or("", |segment| segment.name());
+        let name = segment_at(self.message, at.segment).map_or("", |segment| segment.name());
         if name == "MSH" && at.field <= 2 {
             return Fate::Ignored { why: "delimiters and encoding characters", file: "", line: 0 };
         }
-        let own = ignores.iter().find(|ignore| match &ignore.source {
+        let own = self.ignores.iter().find(|ignore| match &ignore.source {
             Source::Segment { segment: None, field, parts: [component, subcomponent] } => {
                 let place =
                     At { repetition: 0, field: *field, component: *component, subcomponent: *subcomponent, ..at };
@@ -233,11 +262,11 @@ impl Ledger {
             }
             _ => false,
         });
-        if let Some(ignore) = own.copied().or_else(|| self.ignored_below(at, plan)) {
-            let file = plan.files.get(ignore.file).map_or("", SmolStr::as_str);
+        if let Some(ignore) = own.copied().or_else(|| self.ignored_below(at)) {
+            let file = self.plan.files.get(ignore.file).map_or("", SmolStr::as_str);
             return Fate::Ignored { why: &ignore.why, file, line: ignore.line };
         }
-        match self.placements.get(index) {
+        match self.ledger.placements.get(index) {
             Some(Placement::Repeated) => Fate::Kept(Some(IssueCode::SegmentRepeated)),
             Some(Placement::Unknown) if !name.starts_with('Z') => Fate::Kept(Some(IssueCode::UnknownSegment)),
             _ => Fate::Kept(None),
@@ -245,32 +274,22 @@ impl Ledger {
     }
 
     /// The `[[ignore]]` rule for a leaf in a datatype map that was applied around it.
-    fn ignored_below<'p>(&self, at: At, plan: &'p Plan) -> Option<&'p Ignore> {
-        // Applications of one segment are in a row, in the order of segments.
-        let start = self.applications.partition_point(|application| application.at.segment < at.segment);
-        let rest = self.applications.get(start..).unwrap_or_default();
-        let around = rest.iter().take_while(|application| application.at.segment == at.segment);
+    fn ignored_below(&self, at: At) -> Option<&'p Ignore> {
+        let key = (at.segment, at.field, at.repetition);
+        let place =
+            |application: &&Application| (application.at.segment, application.at.field, application.at.repetition);
+        let start = self.applications.partition_point(|application| place(application) < key);
+        let around = self.applications.get(start..).unwrap_or_default().iter();
+        let around = around.take_while(|application| place(application) == key);
         around.filter(|application| application.at.covers(at)).find_map(|application| {
             let below =
                 if application.at.component == 0 { [at.component, at.subcomponent] } else { [at.subcomponent, 0] };
             let covers = |parts: &[u16; 2]| {
                 parts.iter().zip(below).all(|(part, below)| *part == 0 || below == 0 || *part == below)
             };
-            let ignores = &plan.value_maps.get(application.map)?.ignores;
+            let ignores = &self.plan.value_maps.get(application.map)?.ignores;
             ignores.iter().find(|ignore| matches!(&ignore.source, Source::Value { parts } if covers(parts)))
         })
-    }
-
-    /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
-    fn marks_of(&self, at: At) -> impl Iterator<Item = &Mark> {
-        let of = |repetition: u16| {
-            let key = (at.segment, at.field, repetition);
-            let before = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition) < key;
-            let start = self.marks.partition_point(before);
-            let rest = self.marks.get(start..).unwrap_or_default();
-            rest.iter().take_while(move |mark| (mark.at.segment, mark.at.field, mark.at.repetition) == key)
-        };
-        of(0).chain(of(at.repetition)).filter(move |mark| mark.at.covers(at))
     }
 }
 
