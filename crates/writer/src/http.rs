@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fhir::{Bundle, Json};
+use fhir::{Bundle, BundleType, Json};
 use jiff::Timestamp;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
@@ -79,7 +79,10 @@ impl Http {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, FHIR_JSON);
         headers.insert(ACCEPT, FHIR_JSON);
-        headers.insert("prefer", PREFER_MINIMAL);
+        // In a batch it would take away what was asked for.
+        if bundle.bundle_type == BundleType::Transaction {
+            headers.insert("prefer", PREFER_MINIMAL);
+        }
         let request = self.client.post(self.base.clone()).headers(headers).body(bundle.to_text());
         let answer = self.exchange(request).await;
         let status = answer.as_ref().map_or(0, |answer| answer.status);

@@ -1,0 +1,170 @@
+//! Against real servers: `SLUICE_FHIR_SERVERS="http://127.0.0.1:8080 http://127.0.0.1:8081/fhir"`. Says so when skipped.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fhir::{Json, ResourceKey};
+use writer::{Config, Found, Identity, Known, Ownership, Question, Standing, Targets, TransactError, Write, Writer};
+
+const MRN: &str = "urn:oid:1.2.36.146.595.217.0.1";
+const OWN: &str = "https://example.org/sluice";
+
+fn servers() -> Vec<String> {
+    let servers = std::env::var("SLUICE_FHIR_SERVERS").unwrap_or_default();
+    if servers.trim().is_empty() {
+        eprintln!("SKIPPED: set SLUICE_FHIR_SERVERS to the base addresses of FHIR servers to run this test");
+    }
+    servers.split_whitespace().map(str::to_owned).collect()
+}
+
+fn config(base_url: &str, ownership: Ownership, identity: Identity) -> Config {
+    Config {
+        ownership,
+        identity,
+        own_systems: BTreeSet::from([OWN.into()]),
+        request_timeout: Duration::from_secs(30),
+        ..Config::new(base_url)
+    }
+}
+
+fn key(resource_type: &str, system: &str, value: &str) -> ResourceKey {
+    ResourceKey { resource_type: resource_type.into(), system: system.into(), value: value.into() }
+}
+
+/// A value nobody used before.
+fn fresh(what: &str) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{what}-{}-{}", std::process::id(), now.as_nanos())
+}
+
+fn patient(mrn: &str, family: &str) -> Write {
+    let identifier = Json::object([("system", Json::from(MRN)), ("value", Json::string(mrn))]);
+    let resource = Json::object([
+        ("resourceType", Json::from("Patient")),
+        ("identifier", Json::Array(vec![identifier])),
+        ("name", Json::Array(vec![Json::object([("family", Json::from(family))])])),
+    ]);
+    Write { key: key("Patient", MRN, mrn), resource, known: None }
+}
+
+fn encounter(visit: &str, patient: &Write) -> Write {
+    let text = format!(
+        r#"{{"resourceType":"Encounter","identifier":[{{"system":"{OWN}","value":"{visit}"}}],"status":"in-progress",
+        "class":{{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"IMP"}},"subject":{{"reference":"{}"}}}}"#,
+        patient.key.full_url()
+    );
+    Write { key: key("Encounter", OWN, visit), resource: Json::parse(&text).unwrap(), known: None }
+}
+
+fn provenance(message: &str, targets: &[&Write]) -> Write {
+    let targets: Vec<String> = targets.iter().map(|t| format!(r#"{{"reference":"{}"}}"#, t.key.full_url())).collect();
+    let text = format!(
+        r#"{{"resourceType":"Provenance","meta":{{"tag":[{{"system":"{OWN}","code":"{message}"}}]}},"recorded":"2024-05-01T12:00:00Z",
+        "target":[{}],"agent":[{{"who":{{"display":"interface engine"}}}}]}}"#,
+        targets.join(",")
+    );
+    Write { key: key("Provenance", OWN, message), resource: Json::parse(&text).unwrap(), known: None }
+}
+
+async fn settle(writer: &Writer, writes: &mut [&mut Write]) {
+    let asked: Vec<Write> = writes.iter().map(|write| (**write).clone()).collect();
+    for written in writer.transact(&asked, &Targets::new()).await.unwrap() {
+        let write = writes.iter_mut().find(|write| write.key.full_url() == written.full_url).unwrap();
+        write.known = Some(Known { server_id: written.server_id, etag: written.etag, foreign: written.foreign });
+    }
+}
+
+async fn server_ids(writer: &Writer, writes: &[Write]) -> Vec<String> {
+    let questions: Vec<Question<'_>> =
+        writes.iter().map(|write| Question { key: &write.key, server_id: None }).collect();
+    let found = writer.lookup(&questions).await.unwrap();
+    let one = |write: &Write| match &found[&write.key.full_url()] {
+        Found::One(remote) => remote.server_id.to_string(),
+        other => panic!("{other:?}"),
+    };
+    writes.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn a_patient_with_visit_and_provenance_is_written_updated_and_adopted() {
+    for server in servers() {
+        for (ownership, identity) in [
+            (Ownership::Shared, Identity::Server),
+            (Ownership::Exclusive, Identity::Server),
+            (Ownership::Exclusive, Identity::Client),
+        ] {
+            let writer = Writer::connect(config(&server, ownership, identity)).await.unwrap();
+            eprintln!("{server} {ownership:?} {identity:?}: {}", writer.capabilities());
+            let mut p = patient(&fresh("mrn"), "A");
+            let mut e = encounter(&fresh("visit"), &p);
+            let mut v = provenance(&fresh("message"), &[&p, &e]);
+            settle(&writer, &mut [&mut v, &mut e, &mut p]).await;
+            let ids = server_ids(&writer, &[p.clone(), e.clone(), v.clone()]).await;
+            let known = |write: &Write| write.known.as_ref().unwrap().server_id.to_string();
+            assert_eq!(ids, [known(&p), known(&e), known(&v)], "{server}");
+
+            // Everything again, as after a lost store: adopted or found, never doubled.
+            let again: Vec<Write> = [&p, &e, &v].map(|write| Write { known: None, ..write.clone() }).into();
+            let standings = writer.reread(&again, &Targets::new()).await.unwrap();
+            assert!(standings.iter().all(|s| matches!(s, Standing::AsWanted(_))), "{server} {standings:?}");
+            let written = writer.transact(&again, &Targets::new()).await.unwrap();
+            assert!(written.iter().all(|written| !written.created), "{server}");
+            assert_eq!(server_ids(&writer, &again).await, ids, "{server}");
+
+            // A version that is no longer current.
+            let renamed = Write { resource: patient(&p.key.value, "B").resource, ..p.clone() };
+            settle(&writer, &mut [&mut renamed.clone(), &mut Write { known: None, ..p.clone() }][1..]).await;
+            writer.transact(std::slice::from_ref(&renamed), &Targets::new()).await.ok();
+            let lost = writer.transact(&[renamed.clone(), encounter(&fresh("visit"), &p)], &Targets::new()).await;
+            let Err(TransactError::Conflict { full_urls }) = &lost else { panic!("{server} {lost:?}") };
+            eprintln!("{server}: conflict of {full_urls:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn identifiers_with_odd_characters_are_found_again() {
+    const ODD: [&str; 18] = [
+        " ", "|", ",", "\\", "$", "%", "&", "+", "ü", "#", "=", "/", "?", "\"", "'", "*", "a|b,c\\$%&+ü", "\\,|$",
+    ];
+    for server in servers() {
+        let writer = Writer::connect(config(&server, Ownership::Exclusive, Identity::Server)).await.unwrap();
+        for odd in ODD {
+            let write = patient(&fresh(&format!("a{odd}z")), "A");
+            let created = writer.transact(std::slice::from_ref(&write), &Targets::new()).await.unwrap();
+            let updated = writer.transact(std::slice::from_ref(&write), &Targets::new()).await.unwrap();
+            assert!(created[0].created && !updated[0].created, "{server} {odd}");
+            assert_eq!(created[0].server_id, updated[0].server_id, "{server} {odd}");
+            assert_eq!(server_ids(&writer, std::slice::from_ref(&write)).await, [updated[0].server_id.as_str()]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn f5_what_others_write_between_our_writes_stays() {
+    for server in servers() {
+        let ours = Writer::connect(config(&server, Ownership::Shared, Identity::Server)).await.unwrap();
+        let theirs = Writer::connect(config(&server, Ownership::Exclusive, Identity::Server)).await.unwrap();
+        let mut p = patient(&fresh("mrn"), "A");
+        settle(&ours, &mut [&mut p]).await;
+
+        let mut other = p.clone();
+        let members = other.resource.as_object_mut().unwrap();
+        members.insert("maritalStatus".into(), Json::object([("text", Json::from("married"))]));
+        theirs.transact(&[other], &Targets::new()).await.unwrap();
+
+        p.resource = patient(&p.key.value, "B").resource;
+        let conflict = ours.transact(std::slice::from_ref(&p), &Targets::new()).await;
+        assert!(matches!(conflict, Err(TransactError::Conflict { .. })), "{server} {conflict:?}");
+        let standings = ours.reread(std::slice::from_ref(&p), &Targets::new()).await.unwrap();
+        let [Standing::Differs(known)] = standings.as_slice() else { panic!("{server} {standings:?}") };
+        p.known = Some(known.clone());
+        settle(&ours, &mut [&mut p]).await;
+
+        let id = p.known.as_ref().unwrap().server_id.clone();
+        let found = ours.lookup(&[Question { key: &p.key, server_id: Some(&id) }]).await.unwrap();
+        let Found::One(remote) = &found[&p.key.full_url()] else { panic!("{server} {found:?}") };
+        let text = remote.resource.to_string();
+        assert!(text.contains("married") && text.contains("\"B\""), "{server}");
+    }
+}
