@@ -1,7 +1,7 @@
 //! When a message happened: the clinical clock of DESIGN §3.1, as an instant that compares across senders and offsets.
 //!
 //! Lives here: which field is the clock, and an HL7 time as an instant. Does not: time zones, which the caller knows
-//! ([`Zone`]). Contract: a time of lower precision stands at its beginning; what is no valid time is no clock.
+//! ([`LocalTime`]). Contract: a time of lower precision stands at its beginning; what is no valid time is no clock.
 
 use hl7::{DateTime, Message};
 
@@ -19,7 +19,7 @@ pub struct Clock {
 
 /// Seconds since 1970-01-01T00:00:00Z of the beginning of a time that was sent without an offset, in the sender's zone.
 /// `None` where that zone has no such time.
-pub type Zone<'z> = &'z dyn Fn(&DateTime) -> Option<i64>;
+pub type LocalTime<'z> = &'z dyn Fn(&DateTime) -> Option<i64>;
 
 /// Which field of a message is its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ impl Clock {
     }
 
     /// The beginning of an HL7 time.
-    pub fn of(time: &DateTime, zone: Zone<'_>) -> Option<Clock> {
+    pub fn of(time: &DateTime, zone: LocalTime<'_>) -> Option<Clock> {
         let seconds = match time.offset {
             Some(minutes) => civil_seconds(time).checked_sub(i64::from(minutes).checked_mul(60)?)?,
             None => zone(time)?,
@@ -104,7 +104,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 /// The clinical clock of a message and where it was found; MSH-7 where there is no other. `None` where MSH-7 is no time
 /// either.
-pub fn clock(message: &Message<'_>, zone: Zone<'_>) -> Option<(Clock, ClockSource)> {
+pub fn clock(message: &Message<'_>, zone: LocalTime<'_>) -> Option<(Clock, ClockSource)> {
     let message_type = field(message, "MSH", 9).component(1).text();
     let latest = |segment, n| latest(message, segment, n, zone);
     let found = match message_type.as_ref() {
@@ -119,7 +119,7 @@ pub fn clock(message: &Message<'_>, zone: Zone<'_>) -> Option<(Clock, ClockSourc
 }
 
 /// MSH-7 as an instant.
-pub fn message_time(message: &Message<'_>, zone: Zone<'_>) -> Option<Clock> {
+pub fn message_time(message: &Message<'_>, zone: LocalTime<'_>) -> Option<Clock> {
     instant(field(message, "MSH", 7), zone)
 }
 
@@ -159,12 +159,12 @@ fn is_order(message_type: &str) -> bool {
 }
 
 /// The greatest time in a field over all segments of a name.
-fn latest(message: &Message<'_>, segment: &str, n: usize, zone: Zone<'_>) -> Option<Clock> {
+fn latest(message: &Message<'_>, segment: &str, n: usize, zone: LocalTime<'_>) -> Option<Clock> {
     message.segments().filter(|s| s.name() == segment).filter_map(|s| instant(s.field(n), zone)).max()
 }
 
 /// A TS or DTM as an instant.
-fn instant(element: hl7::Element<'_>, zone: Zone<'_>) -> Option<Clock> {
+fn instant(element: hl7::Element<'_>, zone: LocalTime<'_>) -> Option<Clock> {
     Clock::of(&DateTime::parse(element.component(1).text().trim()).ok()?, zone)
 }
 

@@ -10,7 +10,7 @@ use mapping::Contribution;
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
-use crate::clock::{self, Clock, ClockSource, Zone, field};
+use crate::clock::{self, Clock, ClockSource, LocalTime, field};
 use crate::order::{self, OrderKey, SenderOrder};
 use crate::rank::Rank;
 
@@ -32,7 +32,7 @@ pub struct Identity {
 
 impl Identity {
     /// Of a message as its sender is known to behave.
-    pub fn of(message: &Message<'_>, sender: &SenderOrder, zone: Zone<'_>) -> Identity {
+    pub fn of(message: &Message<'_>, sender: &SenderOrder, zone: LocalTime<'_>) -> Identity {
         let semantic_hash = semantic_hash(message);
         let clock = clock::clock(message, zone);
         let clock_source = clock.map(|(_, source)| source);

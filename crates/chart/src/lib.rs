@@ -28,7 +28,7 @@ mod rank;
 mod render;
 
 pub use checkpoint::RestoreError;
-pub use clock::{Clock, ClockSource, Zone, clock, message_time};
+pub use clock::{Clock, ClockSource, LocalTime, clock, message_time};
 pub use diff::{Change, diff, hash};
 pub use event::Event;
 pub use fold::{AMBIGUOUS_ORDER, Absorbed, Ambiguity, Chart, Entry, ResourceState};
