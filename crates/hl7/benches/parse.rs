@@ -22,12 +22,12 @@ const ADMISSION: &str = concat!(
     "PV2||SEMI|R07.9^Chest pain, unspecified^I10|||||20240229|20240303|3\r",
     "AL1|1|DA|7980^Penicillin G^RXNORM|SV|Hives|20110302\r",
     "DG1|1||R07.9^Chest pain, unspecified^I10||20240229|A\r",
-    "IN1|1|PPO20^Preferred 20^NORTHGATE|BC044|Buckeye Mutual|PO Box 900^^Columbus^OH^43085||||GRP-55120\r",
+    "IN1|1|PPO20^Preferred 20^NORTHGATE|BC044|Buckeye Mutual|PO Box 900^^Columbus^OH^43085||||GRP-55120||||20240101|20241231|||Okonkwo^Adaeze^Ruth|SEL^Self^HL70063|19810417|118 Quarry Lane^Apt 4B^Millbrook^OH^45140^USA^H\r",
 );
 
 fn whole(c: &mut Criterion) {
     let message = Message::parse(ADMISSION).expect("the message of this benchmark parses");
-    assert_eq!((message.segment_count(), ADMISSION.len() / 100), (10, 14));
+    assert_eq!(message.segment_count(), 10);
     let accepted = Ack { code: AckCode::AA, errors: Vec::new() };
     let mut group = c.benchmark_group("admission");
     group.throughput(Throughput::Elements(1));
@@ -86,7 +86,10 @@ fn field(c: &mut Criterion) {
             b.iter(|| {
                 let parsed =
                     hl7_parser::parser::parse_field_with_separators(black_box(field).raw(), separators).ok()?;
-                let leaves = parsed.repeats().flat_map(|r| r.components()).flat_map(|c| c.subcomponents());
+                let leaves = parsed
+                    .repeats()
+                    .flat_map(hl7_parser::message::Repeat::components)
+                    .flat_map(hl7_parser::message::Component::subcomponents);
                 Some(leaves.map(|leaf| leaf.raw_value().len()).sum::<usize>())
             });
         });

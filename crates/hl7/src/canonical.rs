@@ -4,7 +4,9 @@
 //! semantic form, the fields that say when and as what it was transmitted (DESIGN §4). Two messages have the same
 //! canonical form exactly when every value that counts is the same.
 
-use crate::element::{Element, Level, State};
+use crate::delimiters::Delimiters;
+use crate::element::{Element, Level};
+use crate::escape::unescape;
 use crate::message::Message;
 
 /// MSH fields of the transmission rather than the content: time, control id, sequence number, continuation pointer,
@@ -43,42 +45,62 @@ pub fn canonical(message: &Message<'_>, skip: Skip) -> Vec<u8> {
                 parts(field, &mut out);
             }
         }
-        trim(&mut out, 0x1d);
+        trim(&mut out, &[0x1d]);
     }
     out
 }
 
-fn parts(element: Element<'_>, out: &mut Vec<u8>) {
-    let (mark, children) = match element.level() {
-        Level::Field => (0x1e, element.repetitions()),
-        Level::Repetition => (0x1f, element.components()),
-        Level::Component => (0x1a, element.subcomponents()),
-        Level::Literal | Level::Subcomponent => {
-            match element.state() {
-                State::Absent => {}
-                State::Null => out.extend_from_slice(&NULL),
-                State::Value => value(&element.text(), out),
-            }
-            return;
-        }
-    };
-    for child in children {
-        parts(child, out);
-        out.push(mark);
+/// A field by its leaves; each mark takes the weaker ones before it away, since nothing follows them.
+fn parts(field: Element<'_>, out: &mut Vec<u8>) {
+    if field.level() == Level::Literal {
+        return value(field.raw(), out);
     }
-    trim(out, mark);
+    let d = field.delimiters();
+    let mut rest = field.raw();
+    while let Some(at) = memchr::memchr3(d.repetition, d.component, d.subcomponent, rest.as_bytes()) {
+        let (part, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        leaf(part, d, out);
+        let (mark, weaker): (u8, &[u8]) = match from.as_bytes().first() {
+            Some(&byte) if byte == d.repetition => (0x1e, &[0x1f, 0x1a]),
+            Some(&byte) if byte == d.component => (0x1f, &[0x1a]),
+            _ => (0x1a, &[]),
+        };
+        trim(out, weaker);
+        out.push(mark);
+        rest = from.get(1..).unwrap_or_default();
+    }
+    leaf(rest, d, out);
+    trim(out, &[0x1e, 0x1f, 0x1a]);
 }
 
-/// Drops trailing separators of one level.
-fn trim(out: &mut Vec<u8>, mark: u8) {
-    while out.last() == Some(&mark) {
+/// Drops trailing marks.
+fn trim(out: &mut Vec<u8>, marks: &[u8]) {
+    while out.last().is_some_and(|last| marks.contains(last)) {
         out.pop();
     }
 }
 
+fn leaf(raw: &str, delimiters: Delimiters, out: &mut Vec<u8>) {
+    if raw == "\"\"" {
+        return out.extend_from_slice(&NULL);
+    }
+    // Without short circuit, so that it is done many bytes at a time.
+    let special = |byte: u8| u8::from(byte == delimiters.escape || is_mark(byte));
+    if raw.bytes().fold(0, |any, byte| any | special(byte)) == 0 {
+        out.extend_from_slice(raw.as_bytes());
+    } else {
+        value(&unescape(raw, delimiters), out);
+    }
+}
+
+/// Whether a byte stands for structure or for the escape before a value's own such byte.
+fn is_mark(byte: u8) -> bool {
+    matches!(byte, 0x1a..=0x1f)
+}
+
 fn value(text: &str, out: &mut Vec<u8>) {
     for &byte in text.as_bytes() {
-        if matches!(byte, 0x1a..=0x1f) {
+        if is_mark(byte) {
             out.push(0x1b);
             // Moved out of the range of marks, so that trimming never takes a value's byte for one.
             out.push(byte | 0x40);

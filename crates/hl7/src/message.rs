@@ -95,7 +95,9 @@ impl<'t> Message<'t> {
         }
         let encoding = header.get(1..).unwrap_or_default().split(char::from(field)).next().unwrap_or_default();
         let delimiters = Delimiters::read(field, encoding)?;
-        let mut message = Self { text, delimiters, segments: Vec::new(), separators: Vec::new() };
+        // Half the text's size at first: what fields usually need.
+        let separators = Vec::with_capacity(text.len().div_euclid(8));
+        let mut message = Self { text, delimiters, segments: Vec::with_capacity(16), separators };
         message.index()?;
         Ok(message)
     }

@@ -203,7 +203,7 @@ proptest! {
                     prop_assert_eq!(ours.raw(), theirs.raw_value());
                     prop_assert_eq!(ours.components().count(), theirs.components().count());
                     for (ours, theirs) in ours.components().zip(theirs.components()) {
-                        let parts: Vec<&str> = theirs.subcomponents().map(|s| s.raw_value()).collect();
+                        let parts: Vec<&str> = theirs.subcomponents().map(hl7_parser::message::Subcomponent::raw_value).collect();
                         let own: Vec<&str> = ours.subcomponents().map(|s| s.raw()).collect();
                         prop_assert_eq!(own, parts);
                     }

@@ -68,15 +68,11 @@ fn rebuilt(segment: Segment<'_, '_>, message: &Message<'_>) -> String {
     let separator = char::from(message.delimiters().field);
     let mut raw = segment.name().to_owned();
     for (n, field) in segment.fields() {
-        match (segment.name(), n) {
-            // MSH-1 is the separator itself.
-            ("MSH" | "FHS" | "BHS", 1) => raw.push_str(field.raw()),
-            ("MSH" | "FHS" | "BHS", 2) => raw.push_str(field.raw()),
-            _ => {
-                raw.push(separator);
-                raw.push_str(field.raw());
-            }
+        // MSH-1 is the separator itself, so none stands before it or MSH-2.
+        if n > 2 || !matches!(segment.name(), "MSH" | "FHS" | "BHS") {
+            raw.push(separator);
         }
+        raw.push_str(field.raw());
     }
     raw
 }
