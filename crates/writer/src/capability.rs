@@ -22,6 +22,8 @@ pub struct Capabilities {
     pub tag_matching: bool,
     /// A client may choose the id of a new resource.
     pub client_ids: bool,
+    /// Identifiers with `\`, `,`, `|` or `$` are found. Where they are not, such resources get ids of ours.
+    pub odd_identifiers: bool,
     /// A search finds what was written just before.
     pub current_search: bool,
     /// Answers to transactions tell the version of each resource.
@@ -49,6 +51,20 @@ impl Capabilities {
         faults.iter().find(|(applies, _)| *applies).map(|(_, fault)| *fault)
     }
 
+    /// What can go wrong with this server that with others cannot.
+    pub fn warnings(&self, identity: Identity) -> Vec<&'static str> {
+        let searches = identity == Identity::Server;
+        let warnings = [
+            (!self.if_match, "it ignores ifMatch: what others write meanwhile is overwritten"),
+            (!self.versions_in_answers, "its answers tell no versions: what others write meanwhile is overwritten"),
+            (
+                searches && !self.current_search,
+                "its searches lag behind its writes: after a lost answer a resource may be created twice",
+            ),
+        ];
+        warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning).collect()
+    }
+
     /// Whether several processes may write to the server at once: a version that somebody else wrote is noticed.
     pub fn allows_several_writers(&self) -> bool {
         self.if_match && self.versions_in_answers
@@ -63,6 +79,7 @@ impl fmt::Display for Capabilities {
             ("ifMatch", self.if_match),
             ("match on _tag", self.tag_matching),
             ("client ids", self.client_ids),
+            ("odd identifiers", self.odd_identifiers),
             ("search sees the last write", self.current_search),
             ("versions in answers", self.versions_in_answers),
         ];

@@ -37,7 +37,7 @@ pub use prepare::Prepared;
 pub type Targets = BTreeMap<SmolStr, SmolStr>;
 
 /// A resource to be written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Write {
     /// What it is matched on at first contact; the resource carries it as `identifier`, or as `meta.tag` where its type has
     /// no identifier.
@@ -91,6 +91,9 @@ impl Writer {
         let http = http::Http::new(&config)?;
         let capabilities = probe::probe(&http, &config).await?;
         tracing::info!(%capabilities, "FHIR server");
+        for warning in capabilities.warnings(config.identity) {
+            tracing::warn!("FHIR server: {warning}");
+        }
         Ok(Self { http, config, capabilities })
     }
 
@@ -103,6 +106,12 @@ impl Writer {
     /// written are met for the first time.
     pub async fn transact(&self, writes: &[Write], targets: &Targets) -> Result<Vec<Written>, TransactError> {
         self.send(self.prepare(writes, targets).await?).await
+    }
+}
+
+impl std::fmt::Debug for Write {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Write({:?}, {:?})", self.key, self.known)
     }
 }
 

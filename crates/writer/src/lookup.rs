@@ -8,10 +8,10 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::Writer;
 use crate::answer::version;
-use crate::config::{Config, Identity};
+use crate::config::Identity;
 use crate::error::{LookupError, Reason};
 use crate::http::{Answer, Http, NoAnswer};
-use crate::matching::{Element, carries, client_id, criteria};
+use crate::matching::{Element, carries, client_id, criteria, is_odd};
 
 /// Questions in one batch; more are asked in further batches.
 const QUESTIONS_MAX: usize = 100;
@@ -77,21 +77,24 @@ impl Writer {
         Ok(found)
     }
 
+    /// Whether the resource is first written under an id of ours, because the server cannot find it by its key.
+    pub(crate) fn chooses_id(&self, key: &ResourceKey) -> bool {
+        let can = &self.capabilities;
+        self.config.identity == Identity::Client
+            || (Element::of(&key.resource_type) == Element::Tag && !can.tag_matching)
+            || (is_odd(key) && !can.odd_identifiers)
+    }
+
     fn url(&self, question: Question<'_>) -> SmolStr {
         let resource_type = &question.key.resource_type;
         match question.server_id {
             Some(server_id) => server_id.into(),
-            None if writes_by_client_id(&self.config, self.capabilities.tag_matching, resource_type) => {
+            None if self.chooses_id(question.key) => {
                 format_smolstr!("{resource_type}/{}", client_id(&question.key.full_url()))
             }
             None => format_smolstr!("{resource_type}?{}", criteria(question.key)),
         }
     }
-}
-
-/// Whether a resource of this type is first written under an id of ours.
-pub(crate) fn writes_by_client_id(config: &Config, tag_matching: bool, resource_type: &str) -> bool {
-    config.identity == Identity::Client || (Element::of(resource_type) == Element::Tag && !tag_matching)
 }
 
 /// Asks in one batch.

@@ -37,6 +37,13 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace(',', "\\,")
 }
 
+/// Whether the key has characters that separate values in a search: not every server reads their escapes as it should.
+pub(crate) fn is_odd(key: &ResourceKey) -> bool {
+    key.system.contains(ODD) || key.value.contains(ODD)
+}
+
+const ODD: [char; 4] = ['\\', ',', '|', '$'];
+
 /// Percent-encodes all but unreserved characters (RFC 3986 §2.3).
 fn percent_encode(text: &str, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use crate::adopt::{self, Standing};
 use crate::config::Ownership;
 use crate::error::TransactError;
-use crate::lookup::{Found, Question, writes_by_client_id};
+use crate::lookup::{Found, Question};
 use crate::matching::{Element, carries, client_id, criteria};
 use crate::ownership::{merge, record};
 use crate::{Known, Targets, Write, Writer, Written};
@@ -29,7 +29,7 @@ pub struct Prepared {
 }
 
 /// An entry's resource.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Planned {
     pub(crate) full_url: SmolStr,
     pub(crate) key: ResourceKey,
@@ -37,6 +37,12 @@ pub(crate) struct Planned {
     pub(crate) server_id: Option<SmolStr>,
     pub(crate) if_match: Option<SmolStr>,
     pub(crate) foreign: Option<Json>,
+}
+
+impl std::fmt::Debug for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Planned({:?}, {})", self.key, self.server_id.as_deref().unwrap_or("-"))
+    }
 }
 
 impl Prepared {
@@ -52,7 +58,7 @@ impl Writer {
         refuse_doubles(writes)?;
         let met = self.meet(writes).await?;
         let mut ids = adopt::ids(writes, &met, targets);
-        for write in writes.iter().filter(|write| write.known.is_none() && self.chooses_id(write)) {
+        for write in writes.iter().filter(|write| write.known.is_none() && self.chooses_id(&write.key)) {
             let full_url = write.key.full_url();
             ids.insert(full_url.clone(), SmolStr::from([&write.key.resource_type, "/", client_id(&full_url)].concat()));
         }
@@ -102,11 +108,6 @@ impl Writer {
         Ok(self.lookup(&questions).await?)
     }
 
-    /// Whether the resource is first written under an id of ours.
-    fn chooses_id(&self, write: &Write) -> bool {
-        writes_by_client_id(&self.config, self.capabilities.tag_matching, &write.key.resource_type)
-    }
-
     fn entry(
         &self,
         write: &Write,
@@ -129,7 +130,11 @@ impl Writer {
         if references(&resource).iter().any(|r| r.starts_with("urn:uuid:") && !within.contains(r)) {
             return Err(malformed("a reference points to no known resource"));
         }
-        let own_id = Some(()).filter(|()| self.chooses_id(write)).and_then(|()| ids.get(&full_url).cloned());
+        let chooses_id = known.is_none() && self.chooses_id(&write.key);
+        if chooses_id && !self.capabilities.client_ids {
+            return Err(malformed("the server cannot search for its identifier"));
+        }
+        let own_id = ids.get(&full_url).filter(|_| chooses_id).cloned();
         let (server_id, if_match) = known.map_or((own_id, None), |known| (Some(known.server_id), known.etag));
         let request = if let Some(server_id) = &server_id {
             let id = server_id.rsplit('/').next().unwrap_or_default();

@@ -19,6 +19,8 @@ use crate::prepare::Planned;
 
 /// System of the probe's identifiers and tags.
 const SYSTEM: &str = "urn:sluice:probe";
+/// An identifier with all the characters that separate values in a search.
+const ODD: &str = r"\,|$\";
 /// What a person who finds a resource of the probe reads.
 const WHAT: &str = "Sluice writes this at start to find out what the server can do. It is about nobody.";
 /// Runs of the probe, when another process probes at the same time.
@@ -98,6 +100,7 @@ fn believed(statement: &Json) -> Capabilities {
         if_match: says("versioning").and_then(Json::as_str) == Some("versioned-update"),
         tag_matching: parameters.iter().any(|p| p.get("name").and_then(Json::as_str) == Some("_tag")),
         client_ids: says("updateCreate").and_then(Json::as_bool) == Some(true),
+        odd_identifiers: false,
         current_search: true,
         versions_in_answers: true,
     }
@@ -213,6 +216,7 @@ impl Probe<'_> {
         capabilities: &mut Capabilities,
     ) -> Result<(), Trouble> {
         let nonce = ResourceKey { value: self.nonce_value("written"), ..first.key.clone() };
+        let odd = ResourceKey { value: ODD.into(), ..first.key.clone() };
         let (one, two) = (place_of(first), place_of(second));
         let tag = |value: &str| format_smolstr!("Basic?_tag={SYSTEM_ENCODED}%7C{value}");
         let urls = vec![
@@ -221,10 +225,11 @@ impl Probe<'_> {
             format_smolstr!("Basic?{}", criteria(&nonce)),
             tag(&second.key.value),
             tag("nobody"),
+            format_smolstr!("Basic?{}", criteria(&odd)),
         ];
         let answers = ask(self.http, urls).await?;
         let resources: Vec<Option<Json>> = answers.into_iter().map(|entry| entry.resource).collect();
-        let [Some(one_read), Some(two_read), by_nonce, by_tag, by_no_tag] = resources.as_slice() else {
+        let [Some(one_read), Some(two_read), by_nonce, by_tag, by_no_tag, by_odd] = resources.as_slice() else {
             return Err(Trouble::Disturbed);
         };
         if !crate::matching::carries(one_read, &nonce) {
@@ -232,6 +237,7 @@ impl Probe<'_> {
         }
         let subject = two_read.get("subject").and_then(|subject| subject.get("reference")).and_then(Json::as_str);
         capabilities.resolves_entries = subject.is_some_and(|subject| subject.ends_with(one.as_str()));
+        capabilities.odd_identifiers = ids_in(by_odd.as_ref()).contains(&one);
         capabilities.current_search = ids_in(by_nonce.as_ref()) == [one];
         capabilities.tag_matching =
             ids_in(by_tag.as_ref()) == [place_of(second)] && ids_in(by_no_tag.as_ref()).is_empty();
@@ -358,7 +364,7 @@ fn basic(key: &ResourceKey, content: &Content<'_>, nonce: impl Fn(&str) -> SmolS
         ("code", Json::object([("text", WHAT)].map(|(name, text)| (name, Json::from(text))))),
     ];
     match content {
-        Content::Nonce(step) => identifiers.push(token("value", &nonce(step))),
+        Content::Nonce(step) => identifiers.extend([token("value", &nonce(step)), token("value", &ODD.into())]),
         Content::Reference(target) => {
             members.push(("subject", Json::object([("reference", Json::from(*target))])));
         }
