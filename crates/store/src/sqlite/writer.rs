@@ -226,6 +226,8 @@ impl Writer {
                 closing = batch.push(job).or(closing);
             }
             self.commit(batch).await;
+            // Whoever was answered may ask again before the next commit: fewer, larger ones.
+            tokio::task::yield_now().await;
         }
         self.jobs.close();
         let mut late = Batch::default();
