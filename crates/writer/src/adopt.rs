@@ -41,7 +41,7 @@ impl Writer {
     pub fn compare(&self, writes: &[Write], found: &BTreeMap<SmolStr, Found>, targets: &Targets) -> Vec<Standing> {
         let ids = ids(writes, found, targets);
         let found = |write: &Write| found.get(&write.key.full_url()).unwrap_or(&Found::Absent);
-        writes.iter().map(|write| standing(&self.config.ownership, write, found(write), &ids)).collect()
+        writes.iter().map(|write| standing(self.config.ownership, write, found(write), &ids)).collect()
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn ids(writes: &[Write], found: &BTreeMap<SmolStr, Found>, targets: &
 }
 
 /// How one wanted resource stands.
-pub(crate) fn standing(ownership: &Ownership, write: &Write, found: &Found, ids: &Targets) -> Standing {
+pub(crate) fn standing(ownership: Ownership, write: &Write, found: &Found, ids: &Targets) -> Standing {
     let remote = match found {
         Found::Absent => return Standing::Absent,
         Found::Several(number) => return Standing::Several(*number),
@@ -140,7 +140,7 @@ mod tests {
     fn what_is_as_wanted_is_adopted_with_its_version() {
         let ids = Targets::from([("urn:uuid:p".into(), "Patient/1".into())]);
         for ownership in [Ownership::Shared, Ownership::Exclusive] {
-            let Standing::AsWanted(written) = standing(&ownership, &write(WANTED), &remote(THERE), &ids) else {
+            let Standing::AsWanted(written) = standing(ownership, &write(WANTED), &remote(THERE), &ids) else {
                 panic!("{ownership:?}");
             };
             assert_eq!((written.server_id.as_str(), written.etag.as_deref()), ("Encounter/7", Some("W/\"3\"")));
@@ -152,7 +152,7 @@ mod tests {
     fn another_target_or_element_is_a_difference() {
         let other = Targets::from([("urn:uuid:p".into(), "Patient/2".into())]);
         for ids in [&other, &Targets::new()] {
-            let standing = standing(&Ownership::Exclusive, &write(WANTED), &remote(THERE), ids);
+            let standing = standing(Ownership::Exclusive, &write(WANTED), &remote(THERE), ids);
             assert!(matches!(standing, Standing::Differs(known) if known.server_id == "Encounter/7"));
         }
     }
@@ -161,13 +161,13 @@ mod tests {
     fn what_others_wrote_is_no_difference_where_they_may() {
         let ids = Targets::from([("urn:uuid:p".into(), "Patient/1".into())]);
         let there = remote(&THERE.replace(r#""status""#, r#""length":{"value":1},"status""#));
-        assert!(matches!(standing(&Ownership::Shared, &write(WANTED), &there, &ids), Standing::AsWanted(_)));
-        assert!(matches!(standing(&Ownership::Exclusive, &write(WANTED), &there, &ids), Standing::Differs(_)));
+        assert!(matches!(standing(Ownership::Shared, &write(WANTED), &there, &ids), Standing::AsWanted(_)));
+        assert!(matches!(standing(Ownership::Exclusive, &write(WANTED), &there, &ids), Standing::Differs(_)));
     }
 
     #[test]
     fn absent_and_several() {
-        let of = |found| standing(&Ownership::Shared, &write(WANTED), &found, &Targets::new());
+        let of = |found| standing(Ownership::Shared, &write(WANTED), &found, &Targets::new());
         assert_eq!(of(Found::Absent), Standing::Absent);
         assert_eq!(of(Found::Several(2)), Standing::Several(2));
     }

@@ -64,8 +64,8 @@ fn refused(status: u16, outcome: Option<Box<OperationOutcome>>, planned: &[Plann
     match status {
         _ if says("multiple-matches") => {
             // With one search only it is clear whose.
-            let mut searched = planned.iter().filter(|planned| planned.server_id.is_none());
-            let only = searched.next().filter(|_| searched.next().is_none());
+            let mut candidates = planned.iter().filter(|planned| planned.server_id.is_none());
+            let only = candidates.next().filter(|_| candidates.next().is_none());
             Verdict::Failed(TransactError::MultipleMatches { full_url: only.map(|planned| planned.full_url.clone()) })
         }
         409 => conflict,

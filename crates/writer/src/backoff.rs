@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Longest wait a server may ask for.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// A schedule of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

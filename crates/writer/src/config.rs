@@ -54,7 +54,7 @@ impl Config {
             identity: Identity::Server,
             own_systems: BTreeSet::new(),
             connect_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_mins(1),
             answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }

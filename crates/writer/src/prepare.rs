@@ -91,7 +91,7 @@ impl Writer {
     }
 
     fn standing(&self, write: &Write, found: &Found, ids: &Targets) -> Standing {
-        adopt::standing(&self.config.ownership, write, found, ids)
+        adopt::standing(self.config.ownership, write, found, ids)
     }
 
     /// Looks for what others may have written already: resources matched on an identifier that is not of our making.

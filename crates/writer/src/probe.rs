@@ -202,8 +202,8 @@ impl Probe<'_> {
         };
         let target = first.key.full_url();
         let entries = vec![
-            self.entry(first, place(first), Content::Nonce("written"), None),
-            self.entry(second, place(second), Content::Reference(&target), None),
+            self.entry(first, place(first).as_ref(), Content::Nonce("written"), None),
+            self.entry(second, place(second).as_ref(), Content::Reference(&target), None),
         ];
         self.transact(entries).await
     }
@@ -285,7 +285,7 @@ impl Probe<'_> {
     /// Updates by id, perhaps expecting a version.
     async fn update(&self, specimen: &Specimen, if_match: Option<&str>) -> Result<Vec<Written>, Trouble> {
         let content = Content::Nonce(if if_match.is_some() { "expected" } else { "updated" });
-        let entry = self.entry(specimen, specimen.server_id.clone(), content, if_match);
+        let entry = self.entry(specimen, specimen.server_id.as_ref(), content, if_match);
         self.transact(vec![entry]).await
     }
 
@@ -293,7 +293,7 @@ impl Probe<'_> {
     async fn choose_id(&self) -> Result<bool, Trouble> {
         let third = specimen("third");
         let id = format_smolstr!("Basic/{}", client_id(&third.key.full_url()));
-        match self.transact(vec![self.entry(&third, Some(id), Content::Nonce("chosen"), None)]).await {
+        match self.transact(vec![self.entry(&third, Some(&id), Content::Nonce("chosen"), None)]).await {
             Ok(_) => Ok(true),
             Err(Trouble::Refused(_)) => Ok(false),
             Err(trouble) => Err(trouble),
@@ -304,9 +304,9 @@ impl Probe<'_> {
         format_smolstr!("{step}-{:016x}", self.nonce)
     }
 
-    fn entry(&self, specimen: &Specimen, id: Option<SmolStr>, content: Content<'_>, if_match: Option<&str>) -> Entry {
-        let mut resource = basic(&specimen.key, &content, |step| self.nonce_value(step));
-        let request = match &id {
+    fn entry(&self, specimen: &Specimen, id: Option<&SmolStr>, content: Content<'_>, if_match: Option<&str>) -> Entry {
+        let mut resource = basic(&specimen.key, content, |step| self.nonce_value(step));
+        let request = match id {
             None => Request::conditional_update("Basic", &criteria(&specimen.key)),
             Some(id) => {
                 if let Some(members) = resource.as_object_mut() {
@@ -323,8 +323,9 @@ impl Probe<'_> {
         let planned: Vec<Planned> = bundle.entries.iter().filter_map(planned).collect();
         match answer::read(self.http.post(&bundle).await, &planned) {
             Verdict::Written(written) => Ok(written),
-            Verdict::Disputed { outcome, .. } => Err(Trouble::Refused(outcome)),
-            Verdict::Failed(TransactError::Refused { outcome, .. }) => Err(Trouble::Refused(outcome)),
+            Verdict::Disputed { outcome, .. } | Verdict::Failed(TransactError::Refused { outcome, .. }) => {
+                Err(Trouble::Refused(outcome))
+            }
             Verdict::Failed(TransactError::Conflict { .. } | TransactError::MultipleMatches { .. }) => {
                 Err(Trouble::Refused(None))
             }
@@ -337,6 +338,7 @@ impl Probe<'_> {
 const SYSTEM_ENCODED: &str = "urn%3Asluice%3Aprobe";
 
 /// What a resource of the probe says.
+#[derive(Clone, Copy)]
 enum Content<'c> {
     /// Something new in each step.
     Nonce(&'c str),
@@ -353,7 +355,7 @@ fn place_of(specimen: &Specimen) -> SmolStr {
     specimen.server_id.clone().unwrap_or_default()
 }
 
-fn basic(key: &ResourceKey, content: &Content<'_>, nonce: impl Fn(&str) -> SmolStr) -> Json {
+fn basic(key: &ResourceKey, content: Content<'_>, nonce: impl Fn(&str) -> SmolStr) -> Json {
     let token = |name: &str, value: &SmolStr| {
         Json::object([("system", Json::from(SYSTEM)), (name, Json::String(value.clone()))])
     };
@@ -366,7 +368,7 @@ fn basic(key: &ResourceKey, content: &Content<'_>, nonce: impl Fn(&str) -> SmolS
     match content {
         Content::Nonce(step) => identifiers.extend([token("value", &nonce(step)), token("value", &ODD.into())]),
         Content::Reference(target) => {
-            members.push(("subject", Json::object([("reference", Json::from(*target))])));
+            members.push(("subject", Json::object([("reference", Json::from(target))])));
         }
     }
     members.push(("identifier", Json::Array(identifiers)));

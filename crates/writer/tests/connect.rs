@@ -75,7 +75,7 @@ async fn ids_of_ours_are_deterministic_and_tell_nothing() {
     assert_eq!(server_id.strip_prefix("Patient/"), p.key.full_url().strip_prefix("urn:uuid:"));
     let subject = scene::held(&running, &e).get("subject").unwrap().to_string();
     assert!(subject.contains(server_id.as_str()));
-    let again = transact(&writer, &[&p, &e, &v].map(|write| scene::forgotten(write)).each_ref()).await.unwrap();
+    let again = transact(&writer, &[&p, &e, &v].map(scene::forgotten).each_ref()).await.unwrap();
     assert!(again.iter().all(|written| !written.created));
     assert_eq!(count(&running), 3);
 }

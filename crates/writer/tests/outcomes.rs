@@ -209,22 +209,22 @@ async fn a_server_that_does_not_take_us_or_cannot_now() {
 
 #[tokio::test]
 async fn f3_an_answer_lost_after_the_write_is_read_back_and_adopted() {
-    let switches: [(fn(&mut Profile), Reason); 2] = [
-        (|profile| profile.truncates_body = 1, Reason::NotJson),
-        (|profile| profile.resets_after_apply = 1, Reason::ConnectionLost),
-    ];
-    for (switch, reason) in switches {
+    for reason in [Reason::NotJson, Reason::ConnectionLost] {
+        let switch = |profile: &mut Profile| match reason {
+            Reason::NotJson => profile.truncates_body = 1,
+            _ => profile.resets_after_apply = 1,
+        };
         for ownership in [Ownership::Shared, Ownership::Exclusive] {
             let (running, writer) = scene(ownership).await;
             let p = patient("1", "A");
-            let writes = [p.clone(), encounter("v1", &p), provenance("m1", &[&p])];
-            let prepared = writer.prepare(&writes, &Targets::new()).await.unwrap();
+            let wanted = [p.clone(), encounter("v1", &p), provenance("m1", &[&p])];
+            let prepared = writer.prepare(&wanted, &Targets::new()).await.unwrap();
             running.sandbox.set_profile(switch);
             let error = writer.send(prepared).await.unwrap_err();
             assert_eq!(error, TransactError::Unknown { reason, retry_after: None });
 
             let before = running.sandbox.counters();
-            let standings = writer.reread(&writes, &Targets::new()).await.unwrap();
+            let standings = writer.reread(&wanted, &Targets::new()).await.unwrap();
             assert!(standings.iter().all(|s| matches!(s, Standing::AsWanted(_))), "{reason:?} {standings:?}");
             assert_eq!(running.sandbox.counters().requests - before.requests, 1);
             assert_eq!(count(&running), 3);

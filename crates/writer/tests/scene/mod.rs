@@ -72,16 +72,16 @@ pub(crate) fn provenance(message: &str, targets: &[&Write]) -> Write {
     Write { key: key("Provenance", OWN, message), resource, known: None }
 }
 
-pub(crate) async fn transact(writer: &Writer, writes: &[&Write]) -> Result<Vec<Written>, TransactError> {
-    let writes: Vec<Write> = writes.iter().map(|write| (*write).clone()).collect();
-    writer.transact(&writes, &Targets::new()).await
+pub(crate) async fn transact(writer: &Writer, wanted: &[&Write]) -> Result<Vec<Written>, TransactError> {
+    let wanted: Vec<Write> = wanted.iter().map(|write| (*write).clone()).collect();
+    writer.transact(&wanted, &Targets::new()).await
 }
 
 /// Writes, and remembers what the server then holds.
-pub(crate) async fn settle(writer: &Writer, writes: &mut [&mut Write]) {
-    let asked: Vec<&Write> = writes.iter().map(|write| &**write).collect();
+pub(crate) async fn settle(writer: &Writer, wanted: &mut [&mut Write]) {
+    let asked: Vec<&Write> = wanted.iter().map(|write| &**write).collect();
     for written in transact(writer, &asked).await.unwrap() {
-        let write = writes.iter_mut().find(|write| write.key.full_url() == written.full_url).unwrap();
+        let write = wanted.iter_mut().find(|write| write.key.full_url() == written.full_url).unwrap();
         write.known = Some(Known { server_id: written.server_id, etag: written.etag, foreign: written.foreign });
     }
 }
