@@ -42,6 +42,12 @@ impl GatewayProcess {
         let _ = self.child.wait();
     }
 
+    /// SIGTERM: finishes what is in flight; the exit code.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        self.child.wait().ok().and_then(|status| status.code())
+    }
+
     /// Starts it again on the same store and ports.
     pub async fn restart(&mut self) {
         self.child = spawn(&self.config, &self.log);
