@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use fhir::Json;
 use sha2::{Digest as _, Sha256};
 
-/// The resource types Sluice writes for ADT.
+/// The resource types Sluice writes for ADT. The writer's probe resources (`Basic`) are no content.
 pub const TYPES: [&str; 18] = [
     "Account",
     "AllergyIntolerance",
-    "Basic",
     "CareTeam",
     "Condition",
     "Coverage",
@@ -26,10 +25,8 @@ pub const TYPES: [&str; 18] = [
     "PractitionerRole",
     "Procedure",
     "Provenance",
+    "RelatedPerson",
 ];
-
-/// Further types, kept apart only because an array has one length.
-const MORE_TYPES: [&str; 1] = ["RelatedPerson"];
 
 /// All resources of a server by `Type/id`, as sent but without `meta.versionId` and `meta.lastUpdated`.
 pub type Holdings = BTreeMap<String, Json>;
@@ -37,7 +34,7 @@ pub type Holdings = BTreeMap<String, Json>;
 /// Reads everything the server at `base` holds of the types Sluice writes.
 pub async fn holdings(client: &reqwest::Client, base: &str) -> Holdings {
     let mut all = Holdings::new();
-    for kind in TYPES.iter().chain(&MORE_TYPES) {
+    for kind in TYPES {
         let mut next = Some(format!("{base}/{kind}?_count=200"));
         let mut pages = 0;
         while let Some(url) = next.take() {
@@ -47,7 +44,7 @@ pub async fn holdings(client: &reqwest::Client, base: &str) -> Holdings {
             for entry in bundle.get("entry").map(Json::items).unwrap_or_default() {
                 let Some(resource) = entry.get("resource") else { continue };
                 let id = resource.get("id").and_then(Json::as_str).unwrap_or_default();
-                if resource.resource_type() == Some(kind) && !is_probe(resource) {
+                if resource.resource_type() == Some(kind) {
                     all.insert(format!("{kind}/{id}"), without_version(resource.clone()));
                 }
             }
@@ -100,11 +97,6 @@ pub fn differences(before: &Holdings, after: &Holdings) -> Vec<String> {
         }
     }
     found
-}
-
-/// The writer's own probe resource is no content.
-fn is_probe(resource: &Json) -> bool {
-    resource.resource_type() == Some("Basic") && resource.to_string().contains("probe")
 }
 
 fn without_version(mut resource: Json) -> Json {

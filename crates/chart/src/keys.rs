@@ -82,16 +82,19 @@ pub fn semantic_hash(message: &Message<'_>) -> [u8; 32] {
     Sha256::digest(canonical(message, Skip::Transmission)).into()
 }
 
-/// The message's deterministic id: 32 hexadecimal digits of its semantic hash, and of MSH-7 where that is the message's
-/// only clock, for then the same content at another time is another message.
+/// The message's deterministic id, 32 hexadecimal digits: the beginning of its semantic hash; where MSH-7 is the message's
+/// only clock, of a hash over both, for then the same content at another time is another message.
 pub fn message_id(semantic_hash: &[u8; 32], only_clock: Option<Clock>) -> SmolStr {
-    let mut hasher = Sha256::new();
-    hasher.update(b"message");
-    hasher.update(semantic_hash);
-    if let Some(clock) = only_clock {
-        hasher.update(clock.to_bytes());
-    }
-    let digest: [u8; 32] = hasher.finalize().into();
+    let digest: [u8; 32] = match only_clock {
+        None => *semantic_hash,
+        Some(clock) => {
+            let mut hasher = Sha256::new();
+            hasher.update(b"message");
+            hasher.update(semantic_hash);
+            hasher.update(clock.to_bytes());
+            hasher.finalize().into()
+        }
+    };
     SmolStr::from(hex::encode(digest.get(..MESSAGE_ID_BYTES).unwrap_or(&digest)))
 }
 

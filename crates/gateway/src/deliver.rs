@@ -8,7 +8,7 @@ mod fold;
 mod work;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +39,7 @@ pub struct Deliverer {
     unauthorized: AtomicBool,
     /// Failures in a row of subjects that the server is not available to.
     failures: Mutex<BTreeMap<String, u32>>,
+    requests_counted: AtomicU64,
 }
 
 impl Deliverer {
@@ -52,7 +53,9 @@ impl Deliverer {
         owner: String,
     ) -> Self {
         let (unauthorized, failures) = (AtomicBool::new(false), Mutex::default());
-        Self { store, writer, judge, metrics, settings, owner, unauthorized, failures }
+        // The probe's requests are no deliveries.
+        let requests_counted = AtomicU64::new(writer.requests());
+        Self { store, writer, judge, metrics, settings, owner, unauthorized, failures, requests_counted }
     }
 
     /// Runs the workers until `stop`; a bundle in flight is finished first.
@@ -160,6 +163,13 @@ impl Deliverer {
         if let Err(error) = tokio::fs::write(&file, text).await {
             warn!(%error, "cannot keep a copy of the bundle in deliver.bundle_directory");
         }
+    }
+
+    /// Counts the requests made since it was last called, by whichever worker.
+    fn count_requests(&self) {
+        let total = self.writer.requests();
+        let before = self.requests_counted.fetch_max(total, Ordering::Relaxed);
+        self.metrics.fhir_requests.inc_by(total.saturating_sub(before));
     }
 
     /// Says once at start what the server can do.

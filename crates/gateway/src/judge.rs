@@ -112,7 +112,7 @@ impl Judge {
     }
 
     /// Parses decoded text.
-    pub fn parse<'t>(text: &'t str) -> Result<Message<'t>, Fault> {
+    pub fn parse(text: &str) -> Result<Message<'_>, Fault> {
         Message::parse(text).map_err(|error| {
             let (outcome, location) = match error {
                 ParseError::Empty => (Outcome::FrameEmpty, None),

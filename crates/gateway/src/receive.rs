@@ -64,7 +64,7 @@ impl Outlet for Receiver {
             Received::Quarantined { fault, head, content_bytes } => {
                 let (outcome, answered) = quarantine(fault);
                 let text = format!("{}: {content_bytes} bytes", quarantine_text(fault));
-                let taken = self.refuse(&head, receipt_id, Fault::new(outcome, None, text));
+                let taken = self.refuse(&head, receipt_id, &Fault::new(outcome, None, text));
                 (head, answered, taken)
             }
         };
@@ -98,11 +98,11 @@ impl Receiver {
     fn take(&self, bytes: &[u8], receipt_id: Uuid) -> Taken {
         let decoded = match self.judge.decode(bytes, &self.sender) {
             Ok(decoded) => decoded,
-            Err(fault) => return self.refuse(bytes, receipt_id, fault),
+            Err(fault) => return self.refuse(bytes, receipt_id, &fault),
         };
         let message = match Judge::parse(&decoded.text) {
             Ok(message) => message,
-            Err(fault) => return self.refuse(bytes, receipt_id, fault),
+            Err(fault) => return self.refuse(bytes, receipt_id, &fault),
         };
         let judged = self.judge.judge(&message, &self.sender);
         let mut issues = Vec::new();
@@ -127,8 +127,8 @@ impl Receiver {
     }
 
     /// What becomes of bytes that are no message.
-    fn refuse(&self, bytes: &[u8], receipt_id: Uuid, fault: Fault) -> Taken {
-        let ack = refusal(&fault);
+    fn refuse(&self, bytes: &[u8], receipt_id: Uuid, fault: &Fault) -> Taken {
+        let ack = refusal(fault);
         let text = String::from_utf8_lossy(bytes);
         let answer = written(AckSource::Unreadable(&text), &ack, receipt_id, Charset::UTF_8);
         let disposition = Disposition::Reject(fault.outcome.code());

@@ -3,6 +3,8 @@
 //! Here: addresses, headers, time-outs, the limit on answers, and whether a request certainly never left. Not here: what an
 //! answer means. Redirects are not followed: a POST that a proxy moves elsewhere would carry patients to an unknown place.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fhir::{Bundle, BundleType, Json};
@@ -26,6 +28,8 @@ pub(crate) struct Http {
     client: Client,
     base: Url,
     answer_bytes_max: usize,
+    /// Requests made, over all clones.
+    requests: Arc<AtomicU64>,
 }
 
 /// An answer read to its end.
@@ -74,7 +78,12 @@ impl Http {
             .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(ConnectError::Client)?;
-        Ok(Self { client, base, answer_bytes_max: config.answer_bytes_max })
+        Ok(Self { client, base, answer_bytes_max: config.answer_bytes_max, requests: Arc::default() })
+    }
+
+    /// How many requests were made.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Posts a batch or transaction to the base address.
@@ -101,6 +110,7 @@ impl Http {
     }
 
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<Answer, NoAnswer> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let response = request.send().await.map_err(|error| no_answer(&error))?;
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), Timestamp::now());

@@ -102,6 +102,11 @@ impl Writer {
         &self.capabilities
     }
 
+    /// How many requests were made to the server, the probe's included.
+    pub fn requests(&self) -> u64 {
+        self.http.requests()
+    }
+
     /// Prepares and sends: one request, and before it one batch of searches where resources that others may have
     /// written are met for the first time.
     pub async fn transact(&self, writes: &[Write], targets: &Targets) -> Result<Vec<Written>, TransactError> {

@@ -24,7 +24,7 @@ use crate::rules;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-pub struct Bench {
+pub(super) struct Bench {
     #[command(flatten)]
     config: ConfigFile,
     /// Messages per measurement
@@ -39,7 +39,7 @@ pub struct Bench {
 }
 
 /// A typical admission of about 1.4 KB and ten segments, each number about another patient and visit.
-pub fn admission(n: usize) -> String {
+pub(super) fn admission(n: usize) -> String {
     let minute = n % 1440;
     let time = format!("202601{:02}{:02}{:02}{:02}", 1 + n / 1440 % 28, minute / 60, minute % 60, n % 60);
     format!(
@@ -226,7 +226,7 @@ fn resident_kilobytes() -> Option<u64> {
 }
 
 /// A folder that is removed at the end.
-pub struct TemporaryFolder(pub std::path::PathBuf);
+pub(super) struct TemporaryFolder(pub(super) std::path::PathBuf);
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
@@ -235,7 +235,7 @@ impl Drop for TemporaryFolder {
 }
 
 /// Makes a folder for one run below `parent` or the system's place for temporary files.
-pub fn tempfolder(parent: Option<&std::path::Path>) -> std::io::Result<TemporaryFolder> {
+pub(super) fn tempfolder(parent: Option<&std::path::Path>) -> std::io::Result<TemporaryFolder> {
     let parent = parent.map_or_else(std::env::temp_dir, std::path::Path::to_path_buf);
     let folder = parent.join(format!("sluice-{}", uuid::Uuid::now_v7().simple()));
     std::fs::create_dir_all(&folder)?;

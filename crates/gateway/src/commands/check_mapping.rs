@@ -8,7 +8,7 @@ use crate::rules;
 
 /// Arguments of `check-mapping`.
 #[derive(Debug, clap::Args)]
-pub struct CheckMapping {
+pub(super) struct CheckMapping {
     /// Folder of rule files; without it the built-in rules
     directory: Option<PathBuf>,
 }

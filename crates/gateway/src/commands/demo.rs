@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 600;
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-pub struct Demo {
+pub(super) struct Demo {
     /// A FHIR R4 server of yours instead of the sandbox
     #[arg(long, value_name = "URL")]
     fhir: Option<String>,

@@ -10,7 +10,7 @@ use crate::{rules, telemetry};
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
-pub struct Doctor {
+pub(super) struct Doctor {
     #[command(flatten)]
     config: ConfigFile,
 }

@@ -15,7 +15,7 @@ const PAGE: u32 = 500;
 
 /// Arguments of `retry`.
 #[derive(Debug, clap::Args)]
-pub struct Retry {
+pub(super) struct Retry {
     #[command(flatten)]
     config: ConfigFile,
     /// Only what is parked under this code

@@ -11,7 +11,7 @@ use crate::message_file;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
-pub struct Send {
+pub(super) struct Send {
     /// Files or folders with messages: one message a file, many one after another, or MLLP frames
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -74,7 +74,7 @@ fn read(path: &Path, messages: &mut Vec<Vec<u8>>) -> std::io::Result<()> {
 }
 
 /// Sends messages over several connections, dealt out in turn; gives every answer.
-pub async fn play(
+pub(super) async fn play(
     to: &str,
     messages: Vec<Vec<u8>>,
     connections: usize,
@@ -105,7 +105,7 @@ pub async fn play(
 }
 
 /// MSA-1 of an answer.
-pub fn code(answer: &[u8]) -> String {
+pub(super) fn code(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let acknowledged = text.split('\r').find(|segment| segment.starts_with("MSA"));
     acknowledged.and_then(|msa| msa.get(4..6)).unwrap_or("?").to_owned()

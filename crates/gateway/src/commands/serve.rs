@@ -7,7 +7,7 @@ use crate::{Gateway, telemetry};
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
-pub struct Serve {
+pub(super) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
 }

@@ -9,7 +9,7 @@ use crate::clock::rfc3339;
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
-pub struct Trace {
+pub(super) struct Trace {
     /// Receipt id, message id, MSH-10, or a resource as Type/id
     id: String,
     #[command(flatten)]
@@ -71,5 +71,5 @@ fn text(trace: &store::Trace) -> String {
     if trace.truncated {
         lines.push(format!("(only the first {} of each kind are shown)", store::TRACE_ROWS_MAX));
     }
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect()
 }

@@ -173,11 +173,15 @@ fn remove_references(json: &mut Json, gone: &dyn Fn(&str) -> bool) {
     match json {
         Json::Array(items) => {
             items.retain(|item| !refers(item));
-            items.iter_mut().for_each(|item| remove_references(item, gone));
+            for item in items.iter_mut() {
+                remove_references(item, gone);
+            }
         }
         Json::Object(members) => {
             members.retain(|_, value| !refers(value));
-            members.values_mut().for_each(|value| remove_references(value, gone));
+            for value in members.values_mut() {
+                remove_references(value, gone);
+            }
             members.retain(|_, value| *value != Json::Array(Vec::new()));
         }
         _ => {}

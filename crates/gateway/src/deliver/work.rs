@@ -107,7 +107,11 @@ impl<'d> Work<'d> {
                 }
             }
             let next = match self.hold_shared(&folded.pending).await? {
-                Held::Already => self.write(folded).await?,
+                Held::Already => {
+                    let next = self.write(folded).await;
+                    self.deliverer.count_requests();
+                    next?
+                }
                 // What was read before the lease may have changed since.
                 Held::Now => Next::Again,
                 Held::ByOthers => Next::Over(self.release(BUSY_PAUSE, "a shared resource is held").await),
@@ -184,20 +188,19 @@ impl<'d> Work<'d> {
     /// Sends one bundle, recorded before it leaves.
     async fn write(&mut self, folded: Folded) -> Result<Next, Stopped> {
         let Folded { mut pending, mut targets, .. } = folded;
-        if self.read_first {
-            if let Some(next) = self.compare(&mut pending, &mut targets).await {
-                return Ok(next);
-            }
+        if self.read_first
+            && let Some(next) = self.compare(&mut pending, &mut targets).await
+        {
+            return Ok(next);
         }
-        let writer = &self.deliverer.writer;
+        let server = &self.deliverer.writer;
         let hashes: BTreeMap<SmolStr, (ResourceKey, [u8; 32])> =
             pending.iter().map(|p| (p.write.key.full_url(), (p.write.key.clone(), p.hash))).collect();
         let writes: Vec<Write> = pending.into_iter().map(|p| p.write).collect();
-        let prepared = match writer.prepare(&writes, &targets).await {
+        let prepared = match server.prepare(&writes, &targets).await {
             Ok(prepared) => prepared,
             Err(error) => return Ok(self.failed(error).await),
         };
-        self.deliverer.metrics.fhir_requests.inc();
         let text = prepared.bundle.to_text();
         let attempt = Attempt {
             attempt_id: Uuid::now_v7().to_string(),
@@ -205,12 +208,14 @@ impl<'d> Work<'d> {
             bundle_hash: Sha256::digest(text.as_bytes()).into(),
             created_at: SystemTime::now(),
         };
-        let attempt_id = attempt.attempt_id.clone();
-        self.deliverer.store.record_attempt(&self.claim, attempt).await?;
-        self.attempt_id = Some(attempt_id.clone());
-        self.deliverer.keep_bundle(&attempt_id, &text).await;
+        if !prepared.bundle.entries.is_empty() {
+            let attempt_id = attempt.attempt_id.clone();
+            self.deliverer.store.record_attempt(&self.claim, attempt).await?;
+            self.deliverer.keep_bundle(&attempt_id, &text).await;
+            self.attempt_id = Some(attempt_id);
+        }
         let started = Instant::now();
-        let sent = writer.send(prepared).await;
+        let sent = server.send(prepared).await;
         self.deliverer.metrics.bundle_seconds.observe(started.elapsed().as_secs_f64());
         match sent {
             Ok(written) => {
@@ -233,7 +238,6 @@ impl<'d> Work<'d> {
     /// version found.
     async fn compare(&mut self, pending: &mut Vec<Pending>, targets: &mut writer::Targets) -> Option<Next> {
         let writes: Vec<Write> = pending.iter().map(|p| p.write.clone()).collect();
-        self.deliverer.metrics.fhir_requests.inc();
         let standings = match self.deliverer.writer.reread(&writes, targets).await {
             Ok(standings) => standings,
             Err(error) => return Some(self.failed(error.into()).await),
