@@ -14,6 +14,7 @@ use crate::mapped::MapError;
 use crate::node::{Member, Node, Step};
 use crate::plan::{Action, CodeShape, CodeUse, Rule, Unmapped};
 use crate::primitive::Primitive;
+use crate::source::NUMBER_MAX;
 use crate::system::{self, Authority, Telephone};
 use crate::value::{At, Value};
 
@@ -41,6 +42,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
             Action::Merge { map } => {
                 let (rules, inner) = self.applied(*map, rule, value, frame);
                 self.resource_rules(rules, inner);
+                self.parts.truncate(inner.parts.0);
                 None
             }
         }
@@ -51,12 +53,21 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         let via = u32::try_from(self.applications.len()).ok();
         self.applications.push(Application { at: value.at, map, trail: Trail { rule: rule.id, via: frame.via } });
         let rules = self.plan.value_maps.get(map).map_or(&[][..], |map| &map.rules);
-        (rules, Frame { value: Some(value), depth: frame.depth.saturating_add(1), via, ..*frame })
+        let start = self.parts.len();
+        // No rule names a part beyond.
+        self.parts.extend(value.element.components().take(usize::from(NUMBER_MAX)));
+        let width = u16::try_from(self.parts.len().saturating_sub(start)).unwrap_or(NUMBER_MAX);
+        (
+            rules,
+            Frame { value: Some(value), parts: (start, width), depth: frame.depth.saturating_add(1), via, ..*frame },
+        )
     }
 
     fn datatype(&mut self, map: usize, rule: &Rule, value: Value<'t>, frame: &Frame<'t>) -> Node {
         let (rules, inner) = self.applied(map, rule, value, frame);
-        self.value_rules(rules, inner)
+        let node = self.value_rules(rules, inner);
+        self.parts.truncate(inner.parts.0);
+        node
     }
 
     /// A resource of its own, and a reference to it.
@@ -67,6 +78,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
         self.instances.push(Instance::new(target, frame.segment, Some(frame.instance)));
         let item = (frame.segment, 1);
         self.resource_rules(rules, Frame { instance: index, item, ..inner });
+        self.parts.truncate(inner.parts.0);
         match self.instances.get(index) {
             Some(instance) if !instance.is_empty() => Node::Reference(index),
             _ => Node::Empty,
@@ -227,7 +239,7 @@ impl<'p, 't> Mapper<'p, '_, 't> {
                 if let Some((part, _)) = &display {
                     self.mark(part.at, rule, frame, Outcome::Mapped);
                 }
-                coding(found, display.map(|(_, text)| SmolStr::from(text.trim())))
+                coding(found, display.map(|(_, text)| text))
             }
             CodeShape::CodeableConcept => {
                 let as_sent = as_sent(self);
@@ -264,10 +276,10 @@ impl<'p, 't> Mapper<'p, '_, 't> {
     }
 }
 
-fn valued_text(value: Value<'_>) -> Option<String> {
+fn valued_text(value: Value<'_>) -> Option<SmolStr> {
     let text = value.leaf_text()?;
     let trimmed = text.trim();
-    (!trimmed.is_empty()).then(|| trimmed.to_owned())
+    (!trimmed.is_empty()).then(|| SmolStr::new(trimmed))
 }
 
 fn step(name: &'static str) -> Step {

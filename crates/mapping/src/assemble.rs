@@ -10,15 +10,16 @@ use fhir::{Json, ResourceKey};
 use smol_str::SmolStr;
 
 use crate::contribution::{Register, RegisterPath, Scope};
-use crate::execute::Mapper;
+use crate::execute::{Mapper, Raised};
 use crate::identity::{Account, Identified, Identifier, covers, is_per_message};
 use crate::instance::{Gathered, Instance, single};
 use crate::issue::{Issue, IssueCode};
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{Ledger, Mark, Outcome};
 use crate::mapped::{MapError, Mapped};
 use crate::node::Node;
 use crate::plan::Structure;
 use crate::provenance;
+use crate::sender::EncounterFallback;
 use crate::system::Authority;
 use crate::value::{At, Value};
 
@@ -36,7 +37,8 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
     };
     let empty: Vec<bool> = mapper.instances.iter().map(Instance::is_empty).collect();
     refer(&mut mapper);
-    let (resolved, subject) = identify(&mapper, structure, &empty)?;
+    let identifier = Identifier::new(plan, mapper.context, account(&mapper));
+    let (resolved, subject) = identify(&mapper, structure, &empty, &identifier)?;
     let instances = std::mem::take(&mut mapper.instances);
     let names: Vec<Option<SmolStr>> =
         instances.iter().zip(&resolved).map(|(i, r)| if r.is_none() { display(i, plan) } else { None }).collect();
@@ -62,7 +64,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
         }
     }
     unidentified(&mut mapper, &resolved);
-    attest(&mut mapper, &mut gathered, provenance_registers);
+    attest(&mut mapper, &identifier, &mut gathered, provenance_registers);
     let issues = issues(&mut mapper);
     Ok(Mapped {
         structure: structure.name.clone(),
@@ -78,8 +80,8 @@ fn identify(
     mapper: &Mapper<'_, '_, '_>,
     structure: &Structure,
     empty: &[bool],
+    identifier: &Identifier<'_>,
 ) -> Result<(Vec<Option<Resolved>>, ResourceKey), MapError> {
-    let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: account(mapper) };
     let mut resolved: Vec<Option<Resolved>> = mapper.instances.iter().map(|_| None).collect();
     // Where the subject's group repeats (A40), the first of them names the message.
     let of_label = (structure.subject, 0)..=(structure.subject, u32::MAX);
@@ -160,20 +162,23 @@ fn subject_location(structure: &Structure) -> hl7::Location {
 
 /// PID-18 with its system, where the message has one patient.
 fn account(mapper: &Mapper<'_, '_, '_>) -> Account {
+    if !mapper.context.sender.encounter_fallbacks.contains(&EncounterFallback::AccountNumber) {
+        return None;
+    }
     let mut patients = mapper.message.segments().enumerate().filter(|(_, segment)| segment.name() == "PID");
     let (Some((index, segment)), None) = (patients.next(), patients.next()) else { return None };
     let element = segment.field(18).repetitions().next()?;
     let at = At { segment: u32::try_from(index).ok()?, field: 18, repetition: 1, ..At::default() };
     let value = Value { element, at };
     let text = |value: Option<Value<'_>>| {
-        value.and_then(Value::leaf_text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+        value.and_then(Value::leaf_text).map(|text| SmolStr::new(text.trim())).filter(|text| !text.is_empty())
     };
     let number = text(value.part(1))?;
     let part = |n: u16| text(value.part(4).and_then(|authority| authority.part(n)));
     let authority = Authority { namespace: part(1), universal: part(2), universal_type: part(3) };
     let sender = mapper.context.sender;
     let system = authority.system(sender).or_else(|| sender.visit_id_system.as_deref().map(SmolStr::from))?;
-    Some((system, number.into()))
+    Some((system, number))
 }
 
 /// The references that bindings ask for.
@@ -231,9 +236,13 @@ fn add(gathered: &mut Gathered, found: &Resolved, mut registers: BTreeMap<Regist
 }
 
 /// The message's Provenance, over all it contributes to.
-fn attest(mapper: &mut Mapper<'_, '_, '_>, gathered: &mut Gathered, mut registers: BTreeMap<RegisterPath, Register>) {
+fn attest(
+    mapper: &mut Mapper<'_, '_, '_>,
+    identifier: &Identifier<'_>,
+    gathered: &mut Gathered,
+    mut registers: BTreeMap<RegisterPath, Register>,
+) {
     let instance = Instance::new(SmolStr::new_static("Provenance"), 0, None);
-    let identifier = Identifier { plan: mapper.plan, context: mapper.context, account: None };
     let Some(own) = identifier.identify(&instance, None, &|_| None) else { return };
     if !provenance::complete(&mut registers, mapper, gathered) {
         mapper.raise(IssueCode::RequiredMissing, At { segment: 0, field: 7, ..At::default() }, None);
@@ -245,17 +254,16 @@ fn attest(mapper: &mut Mapper<'_, '_, '_>, gathered: &mut Gathered, mut register
 
 /// All issues by name, in the order of the message; a repetition that one rule dropped and another mapped is none.
 fn issues(mapper: &mut Mapper<'_, '_, '_>) -> Vec<Issue> {
-    mapper.marks.sort_unstable();
     let mut raised = std::mem::take(&mut mapper.raised);
-    for mark in &mapper.marks {
-        if let Outcome::Dropped(code @ IssueCode::RepetitionDropped) = mark.outcome {
-            let key = (mark.at.segment, mark.at.field, mark.at.repetition);
-            let place = |other: &crate::ledger::Mark| (other.at.segment, other.at.field, other.at.repetition);
-            let start = mapper.marks.partition_point(|other| place(other) < key);
-            let same = mapper.marks.get(start..).unwrap_or_default().iter().take_while(|other| place(other) == key);
-            if !same.into_iter().any(|other| other.outcome == Outcome::Mapped) {
+    let is_dropped = |mark: &Mark| mark.outcome == Outcome::Dropped(IssueCode::RepetitionDropped);
+    if mapper.marks.iter().any(is_dropped) {
+        let place = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition);
+        let mut landed: Vec<_> = mapper.marks.iter().filter(|m| m.outcome == Outcome::Mapped).map(place).collect();
+        landed.sort_unstable();
+        for mark in mapper.marks.iter().filter(|mark| is_dropped(mark)) {
+            if landed.binary_search(&place(mark)).is_err() {
                 let at = At { component: 0, subcomponent: 0, ..mark.at };
-                raised.push(crate::execute::Raised { code, at, trail: Some(mark.trail) });
+                raised.push(Raised { code: IssueCode::RepetitionDropped, at, trail: Some(mark.trail) });
             }
         }
     }

@@ -78,6 +78,10 @@ fn whole(text: &str, whole: Whole) -> Converted {
 
 /// R4 strings have no control characters besides tab, CR and LF; spaces at the end say nothing (HL7 v2 §2.A.75).
 fn string(text: &str) -> Converted {
+    // Most texts have none: 0xC2 begins U+0080 to U+009F among others.
+    if text.bytes().all(|b| b >= b' ' && b != 0x7f && b != 0xc2) {
+        return Converted::good(Json::string(text));
+    }
     let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\r' | '\n');
     if !text.contains(forbidden) {
         return Converted::good(Json::string(text));

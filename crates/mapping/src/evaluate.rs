@@ -49,14 +49,14 @@ impl<'t> Mapper<'_, '_, 't> {
             return usize::from(self.locate(source, frame).is_some_and(Value::is_valued));
         };
         let index = segment.as_ref().map_or(Some(frame.segment), |name| self.first(name));
-        let Some(segment) = index.and_then(|index| self.segment(index)) else { return 0 };
-        segment.field(usize::from(*field)).repetitions().filter(|repetition| repetition.state() == State::Value).count()
+        let Some(element) = index.and_then(|index| self.field(index, *field)) else { return 0 };
+        element.repetitions().filter(|repetition| repetition.state() == State::Value).count()
     }
 
     /// The value at a path.
     pub(crate) fn locate(&self, source: &Source, frame: &Frame<'t>) -> Option<Value<'t>> {
         match source {
-            Source::Value { parts } => frame.value?.parts(*parts),
+            Source::Value { parts } => self.part(frame, *parts),
             Source::Segment { segment, field, parts } => {
                 let own = || self.segment(frame.segment).map(|segment| segment.name());
                 let index = match segment {
@@ -70,7 +70,7 @@ impl<'t> Mapper<'_, '_, 't> {
                 {
                     return current.parts(*parts);
                 }
-                let element = self.segment(index)?.field(usize::from(*field)).repetitions().next()?;
+                let element = self.field(index, *field)?.repetitions().next()?;
                 let at = At { segment: index, field: *field, repetition: 1, ..At::default() };
                 Value { element, at }.parts(*parts)
             }

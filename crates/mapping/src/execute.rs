@@ -18,7 +18,7 @@ use crate::plan::{Action, Bind, Plan, Rule, Span, Structure, Target};
 use crate::sender::Context;
 use crate::source::Source;
 use crate::structure;
-use crate::value::{At, Value, occurrences, segment_at};
+use crate::value::{At, Value, positions, segment_at};
 
 /// Deepest nesting of datatype maps; maps do not apply themselves, so only a long chain of files gets here.
 const DEPTH_MAX: u8 = 12;
@@ -75,6 +75,10 @@ pub(crate) struct Mapper<'p, 'm, 't> {
     pub raised: Vec<Raised>,
     pub placements: Vec<Placement>,
     pub parked: Option<MapError>,
+    /// The parts of the values that datatype maps are applied to, split once, innermost value last.
+    pub parts: Vec<Element<'t>>,
+    /// The fields of the segment at hand, found once.
+    fields: (u32, Vec<Element<'t>>),
 }
 
 /// Where a rule stands when it fires.
@@ -84,6 +88,8 @@ pub(crate) struct Frame<'t> {
     pub segment: u32,
     /// The value a datatype map is applied to.
     pub value: Option<Value<'t>>,
+    /// Where its parts are in [`Mapper::parts`]: the first, and how many.
+    pub parts: (usize, u16),
     /// The repetition at hand: of the field of a segment rule.
     pub current: Option<Value<'t>>,
     /// The resource written into.
@@ -104,16 +110,13 @@ impl Frame<'_> {
 
 impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
     fn new(plan: &'p Plan, message: &'m Message<'t>, context: &'p Context<'p>) -> Self {
-        let mut first = BTreeMap::new();
-        for (index, segment) in (0..).zip(message.segments()) {
-            first.entry(segment.name()).or_insert(index);
-        }
+        let (first, occurrences) = positions(message);
         Self {
             plan,
             message,
             context,
             first,
-            occurrences: occurrences(message),
+            occurrences,
             instances: Vec::new(),
             labelled: BTreeMap::new(),
             wanted: Vec::new(),
@@ -122,7 +125,33 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             raised: Vec::new(),
             placements: Vec::with_capacity(message.segment_count()),
             parked: None,
+            parts: Vec::with_capacity(64),
+            fields: (u32::MAX, Vec::with_capacity(64)),
         }
+    }
+
+    /// A field of a segment, absent where it has none.
+    pub(crate) fn field(&self, segment: u32, field: u16) -> Option<Element<'t>> {
+        let (at_hand, fields) = &self.fields;
+        if *at_hand == segment {
+            return fields.get(usize::from(field).checked_sub(1)?).copied();
+        }
+        Some(self.segment(segment)?.field(usize::from(field)))
+    }
+
+    /// A part of the value at hand.
+    pub(crate) fn part(&self, frame: &Frame<'t>, parts: [u16; 2]) -> Option<Value<'t>> {
+        let ([first, second], (start, width)) = (parts, frame.parts);
+        let value = frame.value?;
+        if first == 0 {
+            return Some(value);
+        }
+        if first > width {
+            return None;
+        }
+        let index = start.checked_add(usize::from(first))?.checked_sub(1)?;
+        let part = value.at_part(first, *self.parts.get(index)?)?;
+        if second == 0 { Some(part) } else { part.part(second) }
     }
 
     pub(crate) fn segment(&self, index: u32) -> Option<Segment<'m, 't>> {
@@ -137,6 +166,9 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
     fn walk(&mut self, structure: &'p Structure) {
         let mut placer = Placer::new(&structure.grammar);
         for (index, segment) in (0..).zip(self.message.segments()) {
+            self.fields.0 = index;
+            self.fields.1.clear();
+            self.fields.1.extend(segment.fields().map(|(_, element)| element));
             let placement = placer.place(segment.name());
             self.placements.push(placement);
             let at = At { segment: index, ..At::default() };
@@ -161,8 +193,16 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             if label.resource == "MessageHeader" && !self.context.message_header {
                 continue;
             }
-            let mut frame =
-                Frame { segment, value: None, current: None, instance: 0, item: (segment, 1), depth: 0, via: None };
+            let mut frame = Frame {
+                segment,
+                value: None,
+                parts: (0, 0),
+                current: None,
+                instance: 0,
+                item: (segment, 1),
+                depth: 0,
+                via: None,
+            };
             if bind.condition.as_ref().is_some_and(|condition| !self.holds(condition, &frame)) {
                 continue;
             }
@@ -224,7 +264,7 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
         for rule in rules {
             match &rule.source {
                 Source::Value { parts } => {
-                    if let Some(value) = frame.value.and_then(|value| value.parts(*parts)) {
+                    if let Some(value) = self.part(&frame, *parts) {
                         self.value_rule(rule, value, frame);
                     }
                 }
@@ -260,8 +300,8 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
 
     /// A rule that reads a field, repetition by repetition.
     fn field_rule(&mut self, rule: &'p Rule, index: u32, field: u16, parts: [u16; 2], frame: Frame<'t>) {
-        let Some(segment) = self.segment(index) else { return };
         if field == 0 {
+            let Some(segment) = self.segment(index) else { return };
             let valued = (1..=segment.field_count()).any(|n| segment.field(n).state() == State::Value);
             if valued
                 && self.fires(rule, &frame)
@@ -272,7 +312,7 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             }
             return;
         }
-        let whole = segment.field(usize::from(field));
+        let Some(whole) = self.field(index, field) else { return };
         let at = At { segment: index, field, ..At::default() };
         match whole.state() {
             State::Absent => {}

@@ -4,7 +4,6 @@
 //! Contract: an identifier without a system never identifies by itself; identifiers of ours show nothing of what they
 //! are made of.
 
-use fhir::element::ElementTable;
 use fhir::{Json, ResourceKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -50,9 +49,16 @@ pub(crate) struct Identifier<'a> {
     pub plan: &'a Plan,
     pub context: &'a Context<'a>,
     pub account: Account,
+    /// Keyed once.
+    mac: Option<Hmac<Sha256>>,
 }
 
-impl Identifier<'_> {
+impl<'a> Identifier<'a> {
+    pub(crate) fn new(plan: &'a Plan, context: &'a Context<'a>, account: Account) -> Self {
+        // HMAC takes keys of any length (RFC 2104 §2), so there always is one.
+        Self { plan, context, account, mac: Hmac::new_from_slice(context.identity_key).ok() }
+    }
+
     /// What identifies an instance. Without a subject only a business identifier can.
     pub(crate) fn identify(
         &self,
@@ -156,9 +162,11 @@ impl Identifier<'_> {
         let mut parts = Vec::new();
         for name in &identity.content {
             let of_name = registers.iter().filter(|(path, _)| covers(name, path));
-            parts.extend(
-                of_name.filter_map(|(path, register)| Some((path.as_str(), register.value.as_ref()?.to_string()))),
-            );
+            parts.extend(of_name.filter_map(|(path, register)| {
+                let mut text = String::with_capacity(256);
+                register.value.as_ref()?.write(&mut text);
+                Some((path.as_str(), text))
+            }));
         }
         (!parts.is_empty()).then(|| self.own(&instance.resource, Some(subject), &parts))
     }
@@ -167,7 +175,7 @@ impl Identifier<'_> {
     fn own(&self, resource: &SmolStr, subject: Option<&ResourceKey>, parts: &[(&str, String)]) -> Identified {
         let value = self.digest(resource, subject, parts);
         let system = SmolStr::from(self.context.sender.own_system.as_str());
-        let has_identifier = ElementTable::r4().is_repeating(&format!("{resource}.identifier")) == Some(true);
+        let has_identifier = self.plan.identities.get(resource).is_some_and(|identity| identity.has_identifier);
         let (register, member) =
             if has_identifier { ("identifier[sluice]", "value") } else { ("meta.tag[sluice]", "code") };
         let json = Json::object([("system", Json::String(system.clone())), (member, Json::String(value.clone()))]);
@@ -178,10 +186,7 @@ impl Identifier<'_> {
 
     /// HMAC-SHA256 over the parts, each with its length, in hex.
     fn digest(&self, resource: &str, subject: Option<&ResourceKey>, parts: &[(&str, String)]) -> SmolStr {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.context.identity_key) else {
-            // HMAC takes keys of any length (RFC 2104 §2); an error cannot come.
-            return SmolStr::default();
-        };
+        let Some(mut mac) = self.mac.clone() else { return SmolStr::default() };
         let mut add = |text: &str| {
             mac.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
             mac.update(text.as_bytes());

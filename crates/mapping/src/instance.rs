@@ -9,7 +9,7 @@ use fhir::{Json, Object, ResourceKey};
 use smol_str::SmolStr;
 
 use crate::contribution::{Contribution, Register, RegisterPath, Scope, Strength};
-use crate::node::{Node, Step, has_value, is_extension};
+use crate::node::{Node, Step, has_value};
 use crate::plan::RegisterName;
 
 /// Which item of a register: segment index and repetition. Single values have one item, `ONLY`.
@@ -39,7 +39,7 @@ struct Building {
 
 impl Instance {
     pub(crate) fn new(resource: SmolStr, segment: u32, parent: Option<usize>) -> Self {
-        Self { resource, segment, parent, registers: Vec::new() }
+        Self { resource, segment, parent, registers: Vec::with_capacity(8) }
     }
 
     /// Puts a value into an item of a register. False where the place was taken.
@@ -151,10 +151,8 @@ fn finish_items(
     name: &RegisterName,
     resolve: &impl Fn(usize) -> Option<Json>,
 ) -> Vec<(ItemKey, Json)> {
-    let last = name.path.rsplit('.').next().unwrap_or_default();
-    let extension = is_extension(last.split('[').next().unwrap_or_default());
     let finished = items.into_iter().filter_map(|(key, node)| Some((key, node.finish(resolve).json?)));
-    finished.filter(|(_, json)| !extension || has_value(json)).collect()
+    finished.filter(|(_, json)| !name.extension || has_value(json)).collect()
 }
 
 /// A repeating primitive and its extensions get items for the same places, `null` where one is missing (R4 §2.6.2.3).
@@ -259,7 +257,12 @@ mod tests {
     use super::*;
 
     fn names() -> Vec<RegisterName> {
-        let name = |path: &str, items, sibling| RegisterName { path: path.into(), items, sibling };
+        let name = |path: &str, items, sibling| RegisterName {
+            path: path.into(),
+            items,
+            extension: path.starts_with("extension"),
+            sibling,
+        };
         vec![
             name("name[1]", true, None),
             name("status", false, None),

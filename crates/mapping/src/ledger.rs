@@ -12,7 +12,7 @@ use crate::grammar::Placement;
 use crate::issue::IssueCode;
 use crate::plan::{Ignore, Plan, RuleOrigin};
 use crate::source::Source;
-use crate::value::{At, Value, occurrences, segment_at};
+use crate::value::{At, Value, positions, segment_at};
 
 /// What happened at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ pub struct Trace<'p> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     structure: usize,
-    /// Sorted by place.
+    /// In the order of rules; sorted when read.
     marks: Vec<Mark>,
     applications: Vec<Application>,
     placements: Vec<Placement>,
@@ -137,12 +137,10 @@ pub struct Leaf<'p> {
 impl Ledger {
     pub(crate) fn new(
         structure: usize,
-        mut marks: Vec<Mark>,
+        marks: Vec<Mark>,
         applications: Vec<Application>,
         placements: Vec<Placement>,
     ) -> Self {
-        marks.sort_unstable();
-        marks.dedup();
         Self { structure, marks, applications, placements }
     }
 
@@ -153,10 +151,10 @@ impl Ledger {
     /// Every valued leaf of the message in order, each with its fate.
     pub fn leaves<'p>(&self, message: &Message<'_>, plan: &'p Plan) -> Vec<Leaf<'p>> {
         let mut out = Vec::new();
-        let numbers = occurrences(message);
-        self.each(message, plan, &mut |at, fate| {
+        let (_, numbers) = positions(message);
+        self.each(message, plan, &mut |at, reader| {
             let occurrence = usize::try_from(at.segment).ok().and_then(|i| numbers.get(i)).copied().unwrap_or(1);
-            out.push(Leaf { location: at.location(message, occurrence), fate });
+            out.push(Leaf { location: at.location(message, occurrence), fate: reader.fate(at) });
         });
         out
     }
@@ -164,7 +162,7 @@ impl Ledger {
     /// Numbers of leaves by segment name and fate, for metrics. Segments without a place in HL7 count as `Z` or `?`.
     pub fn counts(&self, message: &Message<'_>, plan: &Plan) -> BTreeMap<(SmolStr, FateKind), u64> {
         let mut counts = BTreeMap::new();
-        self.each(message, plan, &mut |at, fate| {
+        self.each(message, plan, &mut |at, reader| {
             let index = usize::try_from(at.segment).unwrap_or(usize::MAX);
             let name = segment_at(message, at.segment).map_or("", |segment| segment.name());
             // Names of segments the rules do not know come from outside: they must not become labels without bound.
@@ -173,19 +171,28 @@ impl Ledger {
                 Some(Placement::Unknown) | None => "?",
                 Some(_) => name,
             };
-            let count: &mut u64 = counts.entry((SmolStr::new(name), fate.kind())).or_default();
+            let count: &mut u64 = counts.entry((SmolStr::new(name), reader.kind(at))).or_default();
             *count = count.saturating_add(1);
         });
         counts
     }
 
-    fn each<'p>(&self, message: &Message<'_>, plan: &'p Plan, found: &mut impl FnMut(At, Fate<'p>)) {
+    fn each<'p>(&self, message: &Message<'_>, plan: &'p Plan, found: &mut impl FnMut(At, &Reader<'_, '_, 'p>)) {
+        let mut marks = self.marks.clone();
+        marks.sort_unstable();
+        marks.dedup();
         let mut applications: Vec<&Application> = self.applications.iter().collect();
         applications.sort_by_key(|application| application.at);
         for index in 0..message.segment_count() {
-            let reader =
-                Reader { ledger: self, message, plan, ignores: self.ignores(index, plan), applications: &applications };
-            for_each_leaf(message, index, &mut |at| found(at, reader.fate(at)));
+            let reader = Reader {
+                ledger: self,
+                message,
+                plan,
+                ignores: self.ignores(index, plan),
+                marks: &marks,
+                applications: &applications,
+            };
+            for_each_leaf(message, index, &mut |at| found(at, &reader));
         }
     }
 
@@ -195,18 +202,6 @@ impl Ledger {
         let binds = plan.structures.get(self.structure).and_then(|structure| structure.binds.get(placed.slot));
         let maps = binds.into_iter().flatten().filter_map(|bind| plan.segment_maps.get(bind.map));
         maps.flat_map(|map| &map.ignores).collect()
-    }
-
-    /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
-    fn marks_of(&self, at: At) -> impl Iterator<Item = &Mark> {
-        let of = |repetition: u16| {
-            let key = (at.segment, at.field, repetition);
-            let before = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition) < key;
-            let start = self.marks.partition_point(before);
-            let rest = self.marks.get(start..).unwrap_or_default();
-            rest.iter().take_while(move |mark| (mark.at.segment, mark.at.field, mark.at.repetition) == key)
-        };
-        of(0).chain(of(at.repetition)).filter(move |mark| mark.at.covers(at))
     }
 }
 
@@ -218,34 +213,62 @@ struct Reader<'r, 'm, 'p> {
     /// Of the maps bound where the segment stands.
     ignores: Vec<&'p Ignore>,
     /// Sorted by place.
+    marks: &'r [Mark],
+    /// Sorted by place.
     applications: &'r [&'r Application],
 }
 
 impl<'p> Reader<'_, '_, 'p> {
-    fn fate(&self, at: At) -> Fate<'p> {
-        let plan = self.plan;
-        let marks: Vec<&Mark> = self.ledger.marks_of(at).collect();
-        let rules = |wanted: fn(Outcome) -> bool| {
-            let mut trails: Vec<Trail> = marks.iter().filter(|m| wanted(m.outcome)).map(|m| m.trail).collect();
-            trails.sort_unstable();
-            trails.dedup();
-            let trace = |trail: Trail| {
-                Some(Trace { rule: plan.origin(trail.rule)?, path: path(trail, &self.ledger.applications, plan) })
-            };
-            trails.into_iter().filter_map(trace).collect::<Vec<_>>()
+    /// The marks at a leaf or around it: those of its repetition, and those of its whole field.
+    fn marks_of(&self, at: At) -> impl Iterator<Item = &Mark> {
+        let of = |repetition: u16| {
+            let key = (at.segment, at.field, repetition);
+            let before = |mark: &Mark| (mark.at.segment, mark.at.field, mark.at.repetition) < key;
+            let start = self.marks.partition_point(before);
+            let rest = self.marks.get(start..).unwrap_or_default();
+            rest.iter().take_while(move |mark| (mark.at.segment, mark.at.field, mark.at.repetition) == key)
         };
-        let code = |pick: fn(Outcome) -> Option<IssueCode>| marks.iter().find_map(|m| pick(m.outcome));
-        if let Some(code) = code(|outcome| if let Outcome::Failed(code) = outcome { Some(code) } else { None }) {
-            return Fate::Failed(code, rules(|outcome| matches!(outcome, Outcome::Failed(_))));
+        of(0).chain(of(at.repetition)).filter(move |mark| mark.at.covers(at))
+    }
+
+    /// The outcome that decides: a failure must be seen, else one rule that mapped it is enough.
+    fn decides(&self, at: At) -> Option<Outcome> {
+        self.marks_of(at).map(|mark| mark.outcome).max_by_key(|outcome| match outcome {
+            Outcome::Failed(_) => 2,
+            Outcome::Mapped => 1,
+            Outcome::Dropped(_) => 0,
+        })
+    }
+
+    /// The fate without its rules.
+    fn kind(&self, at: At) -> FateKind {
+        match self.decides(at) {
+            Some(Outcome::Failed(_)) => FateKind::Failed,
+            Some(Outcome::Mapped) => FateKind::Mapped,
+            Some(Outcome::Dropped(_)) => FateKind::Kept,
+            None => self.unmarked(at).kind(),
         }
-        let mapped = rules(|outcome| outcome == Outcome::Mapped);
-        if !mapped.is_empty() {
-            return Fate::Mapped(mapped);
+    }
+
+    fn fate(&self, at: At) -> Fate<'p> {
+        match self.decides(at) {
+            Some(Outcome::Failed(code)) => Fate::Failed(code, self.traces(at, Outcome::Failed(code))),
+            Some(Outcome::Mapped) => Fate::Mapped(self.traces(at, Outcome::Mapped)),
+            Some(Outcome::Dropped(code)) => Fate::Kept(Some(code)),
+            None => self.unmarked(at),
         }
-        if let Some(code) = code(|outcome| if let Outcome::Dropped(code) = outcome { Some(code) } else { None }) {
-            return Fate::Kept(Some(code));
-        }
-        self.unmarked(at)
+    }
+
+    fn traces(&self, at: At, outcome: Outcome) -> Vec<Trace<'p>> {
+        let marks = self.marks_of(at).filter(|mark| mark.outcome == outcome);
+        let mut trails: Vec<Trail> = marks.map(|mark| mark.trail).collect();
+        trails.sort_unstable();
+        trails.dedup();
+        let applications = &self.ledger.applications;
+        let trace = |trail: Trail| {
+            Some(Trace { rule: self.plan.origin(trail.rule)?, path: path(trail, applications, self.plan) })
+        };
+        trails.into_iter().filter_map(trace).collect()
     }
 
     fn unmarked(&self, at: At) -> Fate<'p> {

@@ -3,6 +3,8 @@
 //! Contract: the first value of a leaf stays; what was tried and came out empty takes its constants with it; an
 //! extension without a value is dropped (R4 ext-1).
 
+use std::collections::btree_map::Entry;
+
 use fhir::{Json, Object};
 use smol_str::SmolStr;
 
@@ -120,8 +122,9 @@ impl Node {
 fn finish_object(mut members: Vec<Member>, resolve: &impl Fn(usize) -> Option<Json>) -> Finished {
     // Slot order within a name is the order of the array; between names the object sorts.
     members.sort_by_key(|member| member.step.slot);
+    let aligned = members.iter().any(|member| member.step.repeats && member.step.name.starts_with('_'));
     let mut out = Object::new();
-    let (mut content, mut tried, mut aligned) = (false, false, false);
+    let (mut content, mut tried) = (false, false);
     let mut slots: Vec<(Step, Json)> = Vec::new();
     for Member { step, node } in members {
         let finished = node.finish(resolve);
@@ -131,23 +134,36 @@ fn finish_object(mut members: Vec<Member>, resolve: &impl Fn(usize) -> Option<Js
         if is_extension(&step.name) && !has_value(&json) {
             continue;
         }
-        if step.repeats {
-            aligned |= step.name.starts_with('_');
+        if !step.repeats {
+            out.insert(step.name, json);
+        } else if aligned {
             slots.push((step, json));
         } else {
-            out.insert(step.name, json);
+            append(&mut out, step.name, json);
         }
     }
     if aligned {
         align(&mut slots);
-    }
-    for (step, json) in slots {
-        if let Json::Array(items) = out.entry(step.name).or_insert_with(|| Json::Array(Vec::new())) {
-            items.push(json);
+        for (step, json) in slots {
+            append(&mut out, step.name, json);
         }
     }
     let dropped = out.is_empty() || (tried && !content);
     Finished { json: (!dropped).then_some(Json::Object(out)), content, tried }
+}
+
+/// Adds an item to an array of an object.
+fn append(out: &mut Object, name: SmolStr, json: Json) {
+    match out.entry(name) {
+        Entry::Vacant(free) => {
+            free.insert(Json::Array(vec![json]));
+        }
+        Entry::Occupied(mut taken) => {
+            if let Json::Array(items) = taken.get_mut() {
+                items.push(json);
+            }
+        }
+    }
 }
 
 /// Gives a repeating primitive and its extensions arrays of one length, `null` where one of them is missing

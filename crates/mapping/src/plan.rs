@@ -132,6 +132,8 @@ pub(crate) struct RegisterName {
     pub path: SmolStr,
     /// Whether its value is an array of items.
     pub items: bool,
+    /// Whether it holds extensions.
+    pub extension: bool,
     /// The register of the primitive whose extensions this one holds, or the other way round.
     pub sibling: Option<u32>,
 }
@@ -297,4 +299,6 @@ pub(crate) struct Identity {
     pub required: bool,
     /// One per message, by the message's id.
     pub per_message: bool,
+    /// Whether the type has room for an identifier of ours.
+    pub has_identifier: bool,
 }

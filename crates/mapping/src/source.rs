@@ -4,7 +4,7 @@
 use smol_str::SmolStr;
 
 /// Greatest field, component or subcomponent number a rule may name: MSH has 25 fields, OBX 33, the guide's longest segment fewer than 100.
-const NUMBER_MAX: u16 = 199;
+pub(crate) const NUMBER_MAX: u16 = 199;
 
 /// A place in a segment or in a datatype's value, by number.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use crate::sender::Sender;
 /// The parts of an HD (HL7 v2 §2.A.36), unescaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Authority {
-    pub namespace: Option<String>,
-    pub universal: Option<String>,
-    pub universal_type: Option<String>,
+    pub namespace: Option<SmolStr>,
+    pub universal: Option<SmolStr>,
+    pub universal_type: Option<SmolStr>,
 }
 
 impl Authority {
@@ -86,12 +86,12 @@ pub(crate) fn coding_system(name: &str, systems: &BTreeMap<SmolStr, SmolStr>) ->
 /// The parts of an XTN that make a number: 1, 5, 6, 7, 8, 12.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Telephone {
-    pub free_text: Option<String>,
-    pub country: Option<String>,
-    pub area: Option<String>,
-    pub local: Option<String>,
-    pub extension: Option<String>,
-    pub unformatted: Option<String>,
+    pub free_text: Option<SmolStr>,
+    pub country: Option<SmolStr>,
+    pub area: Option<SmolStr>,
+    pub local: Option<SmolStr>,
+    pub extension: Option<SmolStr>,
+    pub unformatted: Option<SmolStr>,
 }
 
 impl Telephone {
@@ -101,7 +101,7 @@ impl Telephone {
         const ASSEMBLED: &[u16] = &[5, 6, 7, 8];
         let Some(local) = &self.local else {
             let whole = [(&self.unformatted, &[12_u16][..]), (&self.free_text, &[1_u16][..])];
-            return whole.into_iter().find_map(|(text, parts)| Some((SmolStr::from(text.as_deref()?), parts)));
+            return whole.into_iter().find_map(|(text, parts)| Some((text.clone()?, parts)));
         };
         let mut out = SmolStrBuilder::new();
         if let Some(country) = &self.country {
@@ -130,10 +130,10 @@ mod tests {
     use crate::sender::Zone;
 
     fn system(namespace: &str, universal: &str, kind: &str, sender: &Sender) -> Option<String> {
-        let part = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let part = |text: &str| (!text.is_empty()).then(|| SmolStr::new(text));
         let authority =
             Authority { namespace: part(namespace), universal: part(universal), universal_type: part(kind) };
-        authority.system(sender).map(String::from)
+        authority.system(sender).map(|s| s.to_string())
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn telephones_are_assembled() {
-        let t = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let t = |text: &str| (!text.is_empty()).then(|| SmolStr::new(text));
         let number = |one: &str, [c, a, l, x]: [&str; 4], twelve: &str| {
             let telephone = Telephone {
                 free_text: t(one),

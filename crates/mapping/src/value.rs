@@ -47,16 +47,16 @@ pub(crate) fn segment_at<'m, 't>(message: &'m Message<'t>, index: u32) -> Option
     message.segment_at(usize::try_from(index).ok()?.checked_add(1)?)
 }
 
-/// For each segment its number among those of its name, from 1.
-pub(crate) fn occurrences(message: &Message<'_>) -> Vec<u32> {
-    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut numbers = Vec::new();
-    for segment in message.segments() {
-        let count = counts.entry(segment.name()).or_insert(0);
+/// The first segment of each name, and for each segment its number among those of its name, from 1.
+pub(crate) fn positions<'t>(message: &Message<'t>) -> (BTreeMap<&'t str, u32>, Vec<u32>) {
+    let mut names: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut numbers = Vec::with_capacity(message.segment_count());
+    for (index, segment) in (0..).zip(message.segments()) {
+        let (_, count) = names.entry(segment.name()).or_insert((index, 0));
         *count = count.saturating_add(1);
         numbers.push(*count);
     }
-    numbers
+    (names.into_iter().map(|(name, (first, _))| (name, first)).collect(), numbers)
 }
 
 /// An element of a message with its place.
@@ -70,14 +70,18 @@ impl<'t> Value<'t> {
     /// The n-th part, one level down: component of a repetition, subcomponent of a component. Below a subcomponent there
     /// is only itself.
     pub(crate) fn part(self, n: u16) -> Option<Value<'t>> {
+        // The same datatype reads the same one level down.
+        self.at_part(n, self.element.component(usize::from(n)))
+    }
+
+    /// The n-th part, found already.
+    pub(crate) fn at_part(self, n: u16, element: Element<'t>) -> Option<Value<'t>> {
         let mut at = self.at;
         if at.component == 0 {
             at.component = n;
         } else if at.subcomponent == 0 {
             at.subcomponent = n;
         }
-        // The same datatype reads the same one level down.
-        let element = self.element.component(usize::from(n));
         (element.state() != State::Absent).then_some(Value { element, at })
     }
 

@@ -27,14 +27,14 @@ impl Compiler {
         }
         for resource in emitted {
             if is_per_message(resource) {
-                identities.insert(resource.clone(), per_message());
+                identities.insert(resource.clone(), per_message(resource));
             } else if !identities.contains_key(resource) {
                 self.faults
                     .add_file("identity.toml", format!("rules make {resource}, but nothing says what identifies one"));
             }
         }
         // Every message has its Provenance, bound or not.
-        identities.insert(SmolStr::new_static("Provenance"), per_message());
+        identities.insert(SmolStr::new_static("Provenance"), per_message("Provenance"));
         identities
     }
 
@@ -66,6 +66,7 @@ impl Compiler {
             content: small(raw.content),
             required: raw.required,
             per_message: false,
+            has_identifier: has_identifier(&raw.resource),
         })
     }
 
@@ -80,7 +81,11 @@ impl Compiler {
     }
 }
 
-fn per_message() -> Identity {
+fn has_identifier(resource: &str) -> bool {
+    elements::field(resource, "identifier").is_ok_and(|field| field.repeats)
+}
+
+fn per_message(resource: &str) -> Identity {
     Identity {
         scope: Scope::Subject,
         types: Vec::new(),
@@ -88,5 +93,6 @@ fn per_message() -> Identity {
         content: Vec::new(),
         required: false,
         per_message: true,
+        has_identifier: has_identifier(resource),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smol_str::SmolStr;
 
-use crate::node::Step;
+use crate::node::{Step, is_extension};
 use crate::plan::{Bind, RegisterName, Rule, Target};
 use crate::target::{TargetPath, register_path};
 
@@ -38,7 +38,8 @@ impl Registers {
                 let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
                 let items = steps.last().is_some_and(|step| step.repeats);
                 self.numbers.insert((resource.clone(), steps.clone()), number);
-                self.names.push(RegisterName { path: register_path(steps), items, sibling: None });
+                let extension = steps.last().is_some_and(|step| is_extension(&step.name));
+                self.names.push(RegisterName { path: register_path(steps), items, extension, sibling: None });
             }
         }
         let numbers = &self.numbers;
