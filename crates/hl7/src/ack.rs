@@ -83,7 +83,7 @@ pub struct Ack {
 }
 
 /// What is acknowledged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum AckSource<'a> {
     /// A parsed message.
     Message(&'a Message<'a>),

@@ -36,7 +36,7 @@ pub enum DecodeError {
 }
 
 /// A message's text with CR after each segment.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Decoded<'b> {
     /// The text.
     pub text: Cow<'b, str>,
@@ -46,6 +46,13 @@ pub struct Decoded<'b> {
     pub flags: Vec<DecodeFlag>,
     /// Line ends left out: the LF of CR LF, blank lines.
     pub line_ends_left_out: usize,
+}
+
+impl std::fmt::Debug for Decoded<'_> {
+    /// All but the text, which may be about a patient.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Decoded({} bytes, {}, {:?})", self.text.len(), self.charset.name(), self.flags)
+    }
 }
 
 /// Decodes bytes by MSH-18, else as UTF-8, else by `fallback`, and normalises terminators.

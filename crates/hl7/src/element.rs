@@ -208,3 +208,63 @@ impl<'t> Iterator for Elements<'t> {
         Some(Element::new(raw, self.level, self.delimiters))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(raw: &str) -> Element<'_> {
+        Element::new(raw, Level::Field, Delimiters::default())
+    }
+
+    #[test]
+    fn absent_null_and_valued_at_every_level() {
+        for raw in ["", "~", "^^", "&", "~^&~"] {
+            assert_eq!(field(raw).state(), State::Absent, "{raw}");
+            assert_eq!(field(raw).text(), "");
+        }
+        let mixed = field("\"\"^a^^\"\"&b&");
+        assert!(mixed.is_valued());
+        assert_eq!(mixed.component(1).state(), State::Null);
+        assert_eq!(mixed.component(1).text(), "");
+        assert_eq!(mixed.component(3).state(), State::Absent);
+        assert_eq!(mixed.component(4).state(), State::Value);
+        assert_eq!(mixed.component(4).subcomponent(1).state(), State::Null);
+        assert_eq!(mixed.component(4).subcomponent(3).state(), State::Absent);
+        assert_eq!(field("\"\"").state(), State::Null);
+        assert_eq!(field("\"\"\"\"").state(), State::Value);
+        assert_eq!(field(" ").state(), State::Value);
+    }
+
+    #[test]
+    fn what_has_no_separator_is_its_own_first_part() {
+        let plain = field("a");
+        for first in [plain.repetition(1), plain.component(1), plain.subcomponent(1), plain.component(1).component(1)] {
+            assert_eq!(first.raw(), "a");
+        }
+        let leaf = plain.component(1).subcomponent(1);
+        assert_eq!((leaf.level(), leaf.component(1).component(1)), (Level::Subcomponent, leaf));
+        for beyond in
+            [plain.repetition(2), plain.component(2), plain.subcomponent(2), leaf.component(2), plain.component(0)]
+        {
+            assert_eq!(beyond.state(), State::Absent);
+        }
+        // The same datatype reads the same one level down.
+        assert_eq!(field("x^a&b").component(2).component(2).raw(), "b");
+    }
+
+    #[test]
+    fn separators_in_a_text_stay_and_escapes_are_read_after_splitting() {
+        assert_eq!(field("Smith & Sons^Ltd").text(), "Smith & Sons^Ltd");
+        assert_eq!(field("R&D").component(1).text(), "R&D");
+        let escaped = field("a\\S\\b\\R\\c^d\\T\\e");
+        assert_eq!(escaped.repetitions().count(), 1);
+        assert_eq!(escaped.component(1).text(), "a^b~c");
+        assert_eq!(escaped.component(2).subcomponent(1).text(), "d&e");
+    }
+
+    #[test]
+    fn debugging_shows_no_content() {
+        assert_eq!(format!("{:?}", field("Okonkwo^Adaeze")), "Field(Value, 14 bytes)");
+    }
+}

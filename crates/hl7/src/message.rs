@@ -70,7 +70,7 @@ fn wide(at: u32) -> usize {
 }
 
 /// A parsed message over its text.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Message<'t> {
     text: &'t str,
     delimiters: Delimiters,
@@ -92,6 +92,9 @@ impl<'t> Message<'t> {
         let field = header.as_bytes().first().copied().ok_or(ParseError::NoMsh)?;
         if field.is_ascii_alphanumeric() {
             return Err(ParseError::NoMsh);
+        }
+        if !field.is_ascii() {
+            return Err(DelimitersError::NotPunctuation.into());
         }
         let encoding = header.get(1..).unwrap_or_default().split(char::from(field)).next().unwrap_or_default();
         let delimiters = Delimiters::read(field, encoding)?;
@@ -174,6 +177,13 @@ impl<'t> Message<'t> {
     }
 }
 
+impl std::fmt::Debug for Message<'_> {
+    /// Sizes only: the rest may be about a patient.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Message({} segments, {} bytes)", self.segments.len(), self.text.len())
+    }
+}
+
 /// One segment.
 #[derive(Clone, Copy)]
 pub struct Segment<'m, 't> {
@@ -245,5 +255,78 @@ impl std::fmt::Debug for Segment<'_, '_> {
     /// Name and place only: the rest may be about a patient.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}#{}", self.name(), self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::State;
+
+    const SENT: &str = "MSH|^~\\&|A|B\rPID|1||7~8^x&y\rOBX|1\rZZ9\rOBX|2||\"\"";
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn fields_are_numbered_as_the_standard_does() {
+        let message = Message::parse(SENT).unwrap();
+        let msh = message.segment("MSH").unwrap();
+        let texts: Vec<_> = msh.fields().map(|(n, field)| (n, field.text().into_owned())).collect();
+        assert_eq!(texts, [(1, "|".into()), (2, "^~\\&".into()), (3, "A".into()), (4, "B".into())]);
+        assert_eq!(msh.field(2).component(2).state(), State::Absent);
+        assert_eq!(message.segment("PID").unwrap().field_count(), 3);
+        assert_eq!(message.segment("ZZ9").unwrap().field_count(), 0);
+        assert_eq!(message.segments().map(|s| s.number()).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(message.segment_at(5).unwrap().raw(), "OBX|2||\"\"");
+        assert!(message.segment_at(0).is_none() && message.segment_at(6).is_none() && message.segment("NTE").is_none());
+    }
+
+    #[test]
+    fn paths_lead_to_elements() {
+        let message = Message::parse(SENT).unwrap();
+        for (at, text) in [("PID-1", "1"), ("PID-3[2].2.2", "y"), ("PID-3.1", "7"), ("OBX[2]-1", "2"), ("MSH-3", "A")] {
+            assert_eq!(message.get(&path(at)).text(), text, "{at}");
+        }
+        assert_eq!(message.get(&path("OBX[2]-3")).state(), State::Null);
+        for at in ["OBX[3]-1", "NTE-1", "PID-99", "PID-3[3]", "PID-3.2", "PID-3[2].2.3"] {
+            assert_eq!(message.get(&path(at)).state(), State::Absent, "{at}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_its_reason() {
+        for (text, error) in [
+            ("", ParseError::Empty),
+            ("PID|1", ParseError::NoMsh),
+            ("msh|^~\\&|", ParseError::NoMsh),
+            ("MSH", ParseError::NoMsh),
+            (" MSH|^~\\&|", ParseError::NoMsh),
+            ("MSHA^~\\&A", ParseError::NoMsh),
+            ("MSH|", ParseError::Delimiters(DelimitersError::Count)),
+            ("MSH||A", ParseError::Delimiters(DelimitersError::Count)),
+            ("MSH|^~\\\\&|", ParseError::Delimiters(DelimitersError::Repeated)),
+            ("MSH|^~A&|", ParseError::Delimiters(DelimitersError::NotPunctuation)),
+            ("MSH\u{e9}^~\\&|", ParseError::Delimiters(DelimitersError::NotPunctuation)),
+        ] {
+            assert_eq!(Message::parse(text).unwrap_err(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_and_long_encoding_characters() {
+        for (sent, component) in [("MSH|$|a$b", "b"), ("MSH|^~|a^b", "b"), ("MSH|^~\\&#|a^b#|x", "b#")] {
+            let message = Message::parse(sent).unwrap();
+            assert_eq!(message.get(&path("MSH-3.2")).text(), component);
+        }
+        assert_eq!(Message::parse("MSH|^~\\&#|a\\P\\").unwrap().get(&path("MSH-3")).text(), "a#");
+    }
+
+    #[test]
+    fn debugging_shows_no_content() {
+        let message = Message::parse(SENT).unwrap();
+        assert_eq!(format!("{:?}", message.segment("PID").unwrap()), "PID#2");
+        assert_eq!(format!("{message:?}"), "Message(5 segments, 47 bytes)");
     }
 }
