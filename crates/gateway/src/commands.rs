@@ -15,13 +15,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use store::sqlite::SqliteStore;
 
 /// What ends a command: shown with its causes, one line.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// HL7 v2 over MLLP in, FHIR R4 out: the same state from any order, any number, any crash.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, about, max_term_width = 120)]
+#[command(name = "sluice", version, max_term_width = 120)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -61,6 +62,16 @@ impl ConfigFile {
     fn load(&self) -> Result<crate::config::Config, crate::config::LoadError> {
         crate::config::load(self.config.as_deref())
     }
+}
+
+/// The store of a gateway that ran before. Looking for something never makes a store: an empty one in the wrong folder
+/// would answer that nothing is known.
+async fn existing_store(config: &crate::config::Config) -> Result<SqliteStore, Failure> {
+    if !std::path::Path::new(&config.store.path).exists() {
+        let path = &config.store.path;
+        return Err(format!("there is no store {path}: give the --config that serve runs with, in its folder").into());
+    }
+    Ok(crate::open_store(config).await?)
 }
 
 impl Cli {

@@ -29,7 +29,7 @@ pub(super) struct Retry {
 impl Retry {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let config = self.config.load()?;
-        let store = crate::open_store(&config).await?;
+        let store = super::existing_store(&config).await?;
         if self.list {
             self.show(&store).await?;
         } else {
@@ -50,10 +50,12 @@ impl Retry {
     }
 
     async fn show(&self, store: &dyn Store) -> Result<(), Failure> {
+        let (mut messages, mut subjects) = (0_u64, 0_u64);
         let mut after = None;
         loop {
             let page = store.parked_messages(self.code.as_deref(), after, PAGE).await?;
             for row in &page {
+                messages += 1;
                 println!(
                     "{}  {:<22} {:<18} {}  MSH-10 {}",
                     clock::rfc3339(row.received_at),
@@ -71,14 +73,17 @@ impl Retry {
         let mut after: Option<String> = None;
         loop {
             let page = store.parked_subjects(after.as_deref(), PAGE).await?;
-            for row in &page {
+            for row in page.iter().filter(|row| self.code.as_deref().is_none_or(|code| code == row.code)) {
+                subjects += 1;
                 println!("subject {}  {:<22} {}", row.subject, row.code, row.summary);
             }
             match page.last() {
                 Some(last) => after = Some(last.subject.clone()),
-                None => return Ok(()),
+                None => break,
             }
         }
+        println!("{messages} messages and {subjects} subjects parked");
+        Ok(())
     }
 
     /// Judges parked messages by today's rules and configuration.

@@ -19,12 +19,12 @@ pub(super) struct Trace {
 impl Trace {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let config = self.config.load()?;
-        let store = crate::open_store(&config).await?;
+        let store = super::existing_store(&config).await?;
         let is_resource = self.id.contains('/') || self.id.starts_with("urn:uuid:");
         let trace = if is_resource { store.trace_resource(&self.id).await? } else { store.trace(&self.id).await? };
         store.close().await;
         if trace.receipts.is_empty() && trace.messages.is_empty() {
-            println!("nothing is known by {}", self.id);
+            println!("the store {} knows nothing by {}", config.store.path, self.id);
             return Ok(ExitCode::FAILURE);
         }
         print!("{}", text(&trace));
@@ -61,7 +61,9 @@ fn text(trace: &store::Trace) -> String {
             receipt.peer
         ));
     }
-    for resource in &trace.resources {
+    let mut resources: Vec<_> = trace.resources.iter().collect();
+    resources.sort_by_key(|r| (&r.resource_type, &r.full_url));
+    for resource in resources {
         let server_id = resource.server_id.as_deref().unwrap_or("not written yet");
         lines.push(format!("resource {}  {server_id}  {}", resource.full_url, resource.etag.as_deref().unwrap_or("")));
     }
