@@ -141,6 +141,26 @@ impl Chart {
         chart
     }
 
+    /// The chart of one event alone, without copying what it says.
+    pub fn of(event: Event) -> Chart {
+        let mut chart = Chart::default();
+        for Contribution { resource, scope, registers } in event.contributions {
+            let state = chart.state_mut(&resource, scope);
+            for (path, register) in registers {
+                let claim = Claim {
+                    strength: register.strength,
+                    key: &event.key,
+                    value: &None,
+                    message_id: &event.message_id,
+                    contested: false,
+                };
+                let entry = Entry { value: register.value, ..claim.to_entry() };
+                state.registers.entry(path).or_insert(entry);
+            }
+        }
+        chart
+    }
+
     /// Extends the chart by one event; its cost does not grow with the number of events before.
     pub fn absorb(&mut self, event: &Event) -> Absorbed {
         let mut absorbed = Absorbed::default();

@@ -11,7 +11,7 @@ mod winners;
 mod tests;
 
 use fhir::date_time::DateTime;
-use fhir::{CheckCode, Json, Object, ResourceKey};
+use fhir::{CheckCode, CheckIssue, Json, Object, ResourceKey};
 use smol_str::SmolStr;
 
 use crate::fold::{Chart, ResourceState};
@@ -35,6 +35,8 @@ pub struct Rendered {
     pub json: Json,
     /// Elements that R4 requires and no message has said yet: `Encounter.status`.
     pub missing: Vec<String>,
+    /// What else about it breaks R4; references to other resources are not followed.
+    pub faults: Vec<CheckIssue>,
     /// What was left out.
     pub issues: Vec<RenderIssue>,
 }
@@ -55,15 +57,14 @@ impl ResourceState {
         let mut issues = Vec::new();
         order_periods(&mut members, resource_type, &mut issues);
         let json = Json::Object(members);
-        let missing = missing(&json);
-        Rendered { json, missing, issues }
+        let (missing, faults) = fhir::check(&json).into_iter().partition::<Vec<_>, _>(is_missing);
+        Rendered { json, missing: missing.into_iter().map(|i| i.path).collect(), faults, issues }
     }
 }
 
-/// What the check says is required and is not there.
-fn missing(json: &Json) -> Vec<String> {
-    let issues = fhir::check(json).into_iter();
-    issues.filter(|i| i.code == CheckCode::Cardinality && i.message.ends_with("required")).map(|i| i.path).collect()
+/// Does the check say that something required is not there?
+fn is_missing(issue: &CheckIssue) -> bool {
+    issue.code == CheckCode::Cardinality && issue.message.ends_with("required")
 }
 
 /// Drops the end of each Period that ends before it starts, at any depth.

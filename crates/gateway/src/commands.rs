@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+pub use map::{bundle, explanation, pretty};
 use store::sqlite::SqliteStore;
 
 /// What ends a command: shown with its causes, one line.

@@ -56,7 +56,7 @@ pub struct Judged {
 
 /// What a message that can be delivered says.
 pub struct Content {
-    /// Resources, ledger and issues.
+    /// Ledger and issues; its contributions are the event's.
     pub mapped: Mapped,
     /// Its place among all messages, and what it says, as the chart takes it.
     pub event: Event,
@@ -160,22 +160,16 @@ impl Judge {
             message_id: &identity.message_id,
             message_header: self.message_header,
         };
-        let mapped = self.plan.map(message, &context).map_err(|error| map_fault(&error))?;
+        let mut mapped = self.plan.map(message, &context).map_err(|error| map_fault(&error))?;
         identified.subject = Some(subject_name(&mapped));
         identified.business_key = sender.business_key(message, identity, &mapped);
         if identity.key.clock.is_none() {
             let text = "no valid time in EVN-2 or MSH-7 to order the message by";
             return Err(Fault::new(Outcome::ClockMissing, Some(Location::field("EVN", 2)), text));
         }
-        let event = Event {
-            message_id: identity.message_id.clone(),
-            key: identity.key.clone(),
-            contributions: mapped.contributions.clone(),
-        };
-        match broken(&event) {
-            Some(text) => Err(Fault::new(Outcome::CheckFailed, None, text)),
-            None => Ok(Content { mapped, event }),
-        }
+        let contributions = std::mem::take(&mut mapped.contributions);
+        let (message_id, key) = (identity.message_id.clone(), identity.key.clone());
+        Ok(Content { mapped, event: Event { message_id, key, contributions } })
     }
 
     /// Judges stored messages again, for delivery.
@@ -247,22 +241,18 @@ fn is_version_2(version: Element<'_>) -> bool {
     text.is_empty() || text == "2" || text.starts_with("2.")
 }
 
-/// The first thing about the message's own resources that breaks R4, apart from what other messages may still say.
-fn broken(event: &Event) -> Option<String> {
-    let chart = Chart::fold(std::slice::from_ref(event));
-    let types: BTreeMap<SmolStr, &str> =
-        chart.resources().map(|(key, _)| (key.full_url(), key.resource_type.as_str())).collect();
-    for (key, state) in chart.resources() {
-        let rendered = state.render(&key.resource_type);
-        if !rendered.missing.is_empty() {
-            continue;
-        }
-        let issues = fhir::check_with(&rendered.json, &|target| types.get(target).copied());
-        if let Some(issue) = issues.first() {
-            return Some(format!("{}: {}", issue.path, issue.code.as_str()));
+/// Checks every resource of a message against R4, apart from what other messages may still say. A message that fails
+/// parks, since what it adds to could never be written.
+pub fn check(content: Content) -> Result<Mapped, Fault> {
+    let chart = Chart::of(content.event);
+    let rendered = chart.resources().map(|(key, state)| state.render(&key.resource_type));
+    let complete = rendered.filter(|r| r.missing.is_empty());
+    match complete.flat_map(|r| r.faults).next() {
+        None => Ok(content.mapped),
+        Some(fault) => {
+            Err(Fault::new(Outcome::CheckFailed, None, format!("{}: {}", fault.path, fault.code.as_str())))
         }
     }
-    None
 }
 
 /// ACK and MCF messages are answers themselves and get none (HL7 v2.5.1 §2.9.2).

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use chart::keys;
 use hl7::ack::{self, Ack, AckCode, AckError, AckSource, Severity};
 use hl7::{Charset, Message};
-use mapping::{Issue, IssueCode};
+use mapping::{Issue, IssueCode, Mapped};
 use mllp::{Arrival, Outlet, Received};
 use store::{Accepted, Disposition, Store};
 use tracing::{info, warn};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::clock;
 use crate::http::Readiness;
-use crate::judge::{self, Content, Fault, Judge};
+use crate::judge::{self, Fault, Judge};
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 
@@ -106,12 +106,12 @@ impl Receiver {
         };
         let judged = self.judge.judge(&message, &self.sender);
         let mut issues = Vec::new();
-        let (disposition, ack) = match &judged.content {
-            Ok(content) => {
-                issues = content.mapped.issues.iter().map(|i| i.code).collect();
-                (Disposition::Apply, Ack { code: AckCode::AA, errors: warnings(content) })
+        let (disposition, ack) = match judged.content.and_then(judge::check) {
+            Ok(mapped) => {
+                issues = mapped.issues.iter().map(|i| i.code).collect();
+                (Disposition::Apply, Ack { code: AckCode::AA, errors: warnings(&mapped) })
             }
-            Err(fault) => (disposition(fault.outcome), refusal(fault)),
+            Err(fault) => (disposition(fault.outcome), refusal(&fault)),
         };
         let answer = written(AckSource::Message(&message), &ack, receipt_id, decoded.charset);
         let is_answer = judge::is_answer(&message);
@@ -214,8 +214,8 @@ fn refusal(fault: &Fault) -> Ack {
 }
 
 /// Warnings of an accepted message: values that were sent wrong, which its sender can correct.
-fn warnings(content: &Content) -> Vec<AckError> {
-    content.mapped.issues.iter().filter_map(warning).take(WARNINGS_MAX).collect()
+fn warnings(mapped: &Mapped) -> Vec<AckError> {
+    mapped.issues.iter().filter_map(warning).take(WARNINGS_MAX).collect()
 }
 
 fn warning(issue: &Issue) -> Option<AckError> {

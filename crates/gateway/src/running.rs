@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use std::time::{Duration, SystemTime};
 
+use mapping::Plan;
 use mllp::{FrameEnd, Limits, Listener, ListenerConfig, OnOversize};
 use store::sqlite::{SqliteOptions, SqliteStore};
 use store::{Status, Store};
@@ -116,7 +117,11 @@ pub fn writer_config(config: &Config) -> writer::Config {
 impl Gateway {
     /// Starts everything. Listeners take messages at once; delivery begins when the FHIR server answers.
     pub async fn start(config: &Config) -> Result<Self, StartError> {
-        let plan = Arc::new(rules::load(&config.mapping.directory)?);
+        Self::start_with(config, Arc::new(rules::load(&config.mapping.directory)?)).await
+    }
+
+    /// Starts with rules compiled before; `mapping.directory` is not read.
+    pub async fn start_with(config: &Config, plan: Arc<Plan>) -> Result<Self, StartError> {
         let store: Arc<dyn Store> = Arc::new(open_store(config).await?);
         let judge = Arc::new(Judge::new(plan, config, store.identity_key().await?)?);
         let metrics = Arc::new(Metrics::new()?);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use chart::{Chart, keys};
+use chart::keys;
 use mllp::{Listener, ListenerConfig};
 use store::sqlite::{SqliteOptions, SqliteStore};
 use store::{Disposition, Store};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ConfigFile, Failure, send};
 use crate::http::Readiness;
-use crate::judge::Judge;
+use crate::judge::{self, Judge};
 use crate::metrics::Metrics;
 use crate::receive::Receiver;
 use crate::rules;
@@ -180,8 +180,8 @@ impl Bench {
 fn map_and_check(judge: &Judge, bytes: &[u8]) -> Option<usize> {
     let decoded = judge.decode(bytes, "default").ok()?;
     let message = Judge::parse(&decoded.text).ok()?;
-    let content = judge.judge(&message, "default").content.ok()?;
-    Some(Chart::fold(std::slice::from_ref(&content.event)).resources().count())
+    let mapped = judge.judge(&message, "default").content.and_then(judge::check).ok()?;
+    Some(mapped.issues.len())
 }
 
 fn arrival(judge: &Judge, message: &str, n: usize) -> Result<store::Arrival, Failure> {

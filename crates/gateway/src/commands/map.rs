@@ -9,7 +9,7 @@ use fhir::{Bundle, Entry, Json, Request};
 use hl7::Message;
 
 use super::{ConfigFile, Failure};
-use crate::judge::{Fault, Judge};
+use crate::judge::{self, Content, Fault, Judge};
 use crate::{message_file, rules};
 
 /// Arguments of `map`.
@@ -57,20 +57,26 @@ impl Map {
         } else {
             println!("{}", pretty(&bundle(&content.event), 0));
         }
-        Ok(())
+        judge::check(content).map(drop)
     }
 
-    fn explained(&self, judge: &Judge, message: &Message<'_>, content: &crate::judge::Content) {
-        let explanation = content.mapped.ledger.explain(message, judge.plan());
+    fn explained(&self, judge: &Judge, message: &Message<'_>, content: &Content) {
         if self.json {
-            println!("{}", pretty(&explanation.to_json(), 0));
-            return;
-        }
-        println!("{explanation}");
-        for issue in &content.mapped.issues {
-            println!("{} at {} {}: {}", issue.code, issue.location, issue.path, issue.code.meaning().trim());
+            println!("{}", pretty(&content.mapped.ledger.explain(message, judge.plan()).to_json(), 0));
+        } else {
+            print!("{}", explanation(judge, message, content));
         }
     }
+}
+
+/// What became of every field, then the issues, a line each; no content of the message.
+pub fn explanation(judge: &Judge, message: &Message<'_>, content: &Content) -> String {
+    let mut text = format!("{}\n", content.mapped.ledger.explain(message, judge.plan()));
+    for issue in &content.mapped.issues {
+        let meaning = issue.code.meaning();
+        text.push_str(&format!("{} at {} {}: {}\n", issue.code, issue.location, issue.path, meaning.trim()));
+    }
+    text
 }
 
 /// The transaction that would create the message's resources on an empty server.
@@ -89,7 +95,7 @@ pub fn bundle(event: &chart::Event) -> Json {
 }
 
 /// JSON for people: two spaces a level.
-fn pretty(json: &Json, level: usize) -> String {
+pub fn pretty(json: &Json, level: usize) -> String {
     let inner = "  ".repeat(level + 1);
     let outer = "  ".repeat(level);
     match json {

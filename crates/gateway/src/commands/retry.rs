@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use store::{Disposition, ParkedFilter, ParkedMessage, Store};
 
 use super::{ConfigFile, Failure};
-use crate::judge::Judge;
+use crate::judge::{self, Judge};
 use crate::{clock, rules};
 
 /// Rows read at a time: a backlog of any length never fills the memory.
@@ -113,7 +113,7 @@ async fn one(store: &dyn Store, judge: &Judge, row: &ParkedMessage) -> Result<bo
         let Ok(message) = Judge::parse(&decoded.text) else { return Ok(false) };
         judge.judge(&message, &row.sender)
     };
-    if judged.content.is_err() {
+    if judged.content.and_then(judge::check).is_err() {
         return Ok(false);
     }
     store.reidentify(&row.message_id, judged.identified, Disposition::Apply, SystemTime::now()).await?;

@@ -47,6 +47,8 @@ pub(super) struct Folded {
     pub(super) incomplete: Vec<String>,
     /// Registers that only the content hash decided.
     pub(super) ambiguous: usize,
+    /// Codes of what rendering left out.
+    pub(super) alerts: Vec<&'static str>,
     /// The first resource that breaks R4, and how.
     pub(super) broken: Option<String>,
 }
@@ -75,6 +77,7 @@ pub(super) fn fold(events: &[Event], known: &Knowledge) -> Result<Folded, Unread
         let version = known.checkpoints.get(full_url.as_str()).map_or(0, |c| c.version);
         folded.checkpoints.push((full_url.to_string(), Checkpoint { version, registers: chart.save(&key) }));
         let Some(resource) = chart.render(&key) else { continue };
+        folded.alerts.extend(resource.issues.iter().map(|issue| issue.code));
         if resource.missing.is_empty() {
             rendered.push((key, full_url, resource.json));
         } else {

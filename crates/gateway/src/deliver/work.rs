@@ -96,6 +96,7 @@ impl<'d> Work<'d> {
             let known = self.read(&reread).await?;
             let folded = fold::fold(&reread.events, &known)?;
             if let Some(broken) = &folded.broken {
+                self.deliverer.metrics.alerts.with_label_values(&[Outcome::CheckFailed.code()]).inc();
                 return Ok(self.park(Outcome::CheckFailed, broken).await);
             }
             if folded.pending.is_empty() {
@@ -327,7 +328,6 @@ impl<'d> Work<'d> {
     async fn park(&self, outcome: Outcome, summary: &str) -> Ended {
         let (subject, code) = (&self.claim.subject, outcome.code());
         warn!(subject, code, summary, "subject parked: its messages wait until an operator retries");
-        self.deliverer.metrics.alerts.with_label_values(&[code]).inc();
         if let Err(error) = self.deliverer.store.park_subject(&self.claim, code, summary, SystemTime::now()).await {
             warn!(subject, %error, "not parked; the claim runs out");
         }
@@ -369,6 +369,10 @@ impl<'d> Work<'d> {
         metrics.resources_unchanged.inc_by((folded.unchanged as u64).saturating_sub(written));
         if folded.ambiguous > 0 {
             metrics.alerts.with_label_values(&[chart::AMBIGUOUS_ORDER]).inc_by(folded.ambiguous as u64);
+        }
+        for code in folded.alerts {
+            warn!(subject = self.claim.subject, code, "left out of a resource");
+            metrics.alerts.with_label_values(&[code]).inc();
         }
         for (subject, incomplete) in folded.incomplete.iter().map(|url| (&self.claim.subject, url)) {
             info!(subject, resource = incomplete, code = "REQUIRED_MISSING", "held back until a message completes it");
