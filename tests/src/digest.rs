@@ -56,8 +56,29 @@ pub async fn holdings(client: &reqwest::Client, base: &str) -> Holdings {
     all
 }
 
+/// What a sandbox holds, the same way.
+pub fn holdings_of(sandbox: &sandbox::Sandbox) -> Holdings {
+    let written = |resource: &Json| resource.resource_type().is_some_and(|kind| TYPES.contains(&kind));
+    let resources = sandbox.resources().into_iter().filter(written);
+    let keyed = resources.map(|resource| {
+        let id = resource.get("id").and_then(Json::as_str).unwrap_or_default();
+        (format!("{}/{id}", resource.resource_type().unwrap_or_default()), without_version(resource))
+    });
+    keyed.collect()
+}
+
 /// A digest that is equal for two servers with the same content under different ids.
 pub fn digest(holdings: &Holdings) -> String {
+    let mut hash = Sha256::new();
+    for line in named(holdings) {
+        hash.update(line.as_bytes());
+        hash.update(b"\n");
+    }
+    hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// Every resource as text under the name that the digest gives it, sorted.
+pub fn named(holdings: &Holdings) -> Vec<String> {
     let names: BTreeMap<&str, String> = holdings.iter().map(|(id, r)| (id.as_str(), name(r))).collect();
     let mut lines: Vec<String> = holdings
         .iter()
@@ -71,12 +92,7 @@ pub fn digest(holdings: &Holdings) -> String {
         })
         .collect();
     lines.sort();
-    let mut hash = Sha256::new();
-    for line in &lines {
-        hash.update(line.as_bytes());
-        hash.update(b"\n");
-    }
-    hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    lines
 }
 
 /// The differences between two holdings of one server, for a failing test's message: ids and element names only.

@@ -3,7 +3,11 @@
 /// The sum of a metric over its labels, or of those lines that contain `label`.
 pub async fn value(client: &reqwest::Client, http: &str, name: &str, label: &str) -> f64 {
     let Ok(answer) = client.get(format!("http://{http}/metrics")).send().await else { return f64::NAN };
-    let text = answer.text().await.unwrap_or_default();
+    of_text(&answer.text().await.unwrap_or_default(), name, label)
+}
+
+/// The same of a text that was read before.
+pub fn of_text(text: &str, name: &str, label: &str) -> f64 {
     text.lines()
         .filter(|line| {
             let end = line.find(['{', ' ']).unwrap_or(line.len());

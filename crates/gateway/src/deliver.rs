@@ -8,9 +8,9 @@ mod fold;
 mod work;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use store::{Claim, Store};
 use tokio::task::JoinSet;
@@ -24,8 +24,8 @@ use crate::metrics::Metrics;
 
 /// Longest sleep of a worker that nothing wakes.
 const IDLE_MAX: Duration = Duration::from_secs(5);
-/// Wait before writing is tried again after 401 or 403.
-const UNAUTHORIZED_PAUSE: Duration = Duration::from_secs(30);
+/// Longest wait before writing is tried again after 401 or 403.
+const UNAUTHORIZED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Writes what the messages add up to.
 pub struct Deliverer {
@@ -35,8 +35,8 @@ pub struct Deliverer {
     metrics: Arc<Metrics>,
     settings: config::Deliver,
     owner: String,
-    /// The server refused our credentials: nobody's message is at fault, so nothing is tried until the pause is over.
-    unauthorized: AtomicBool,
+    /// The server refused our credentials: nobody's message is at fault, so nothing is tried until then.
+    unauthorized_until: Mutex<Option<Instant>>,
     /// Failures in a row of subjects that the server is not available to.
     failures: Mutex<BTreeMap<String, u32>>,
     requests_counted: AtomicU64,
@@ -52,10 +52,10 @@ impl Deliverer {
         settings: config::Deliver,
         owner: String,
     ) -> Self {
-        let (unauthorized, failures) = (AtomicBool::new(false), Mutex::default());
+        let (unauthorized_until, failures) = (Mutex::default(), Mutex::default());
         // The probe's requests are no deliveries.
         let requests_counted = AtomicU64::new(writer.requests());
-        Self { store, writer, judge, metrics, settings, owner, unauthorized, failures, requests_counted }
+        Self { store, writer, judge, metrics, settings, owner, unauthorized_until, failures, requests_counted }
     }
 
     /// Runs the workers until `stop`; a bundle in flight is finished first.
@@ -78,14 +78,14 @@ impl Deliverer {
     async fn worker(self: Arc<Self>, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let work = self.store.notified();
-            let claimed = if self.unauthorized.load(Ordering::Relaxed) { Ok(None) } else { self.claim().await };
+            let claimed = if self.unauthorized_for().is_some() { Ok(None) } else { self.claim().await };
             match claimed {
                 Ok(Some(claim)) => self.subject(claim, &stop).await,
                 Ok(None) => {
                     let pause = self.pause().await;
                     tokio::select! {
                         () = work => {}
-                        () = tokio::time::sleep(pause) => self.unauthorized.store(false, Ordering::Relaxed),
+                        () = tokio::time::sleep(pause) => {}
                         () = stop.cancelled() => {}
                     }
                 }
@@ -107,8 +107,8 @@ impl Deliverer {
 
     /// How long until something is due without anybody waking us.
     async fn pause(&self) -> Duration {
-        if self.unauthorized.load(Ordering::Relaxed) {
-            return UNAUTHORIZED_PAUSE;
+        if let Some(pause) = self.unauthorized_for() {
+            return pause;
         }
         match self.store.next_due().await {
             Ok(Some(due)) => due.duration_since(SystemTime::now()).unwrap_or(Duration::from_millis(1)).min(IDLE_MAX),
@@ -127,7 +127,8 @@ impl Deliverer {
                 work::Ended::Settled if keep => {}
                 work::Ended::Settled | work::Ended::GivenUp => return,
                 work::Ended::Unauthorized => {
-                    self.unauthorized.store(true, Ordering::Relaxed);
+                    let until = Instant::now() + self.unauthorized_pause();
+                    *self.unauthorized_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
                     warn!(
                         code = "FHIR_UNAUTHORIZED",
                         "the FHIR server refuses our credentials: nothing is written until it takes them"
@@ -136,6 +137,17 @@ impl Deliverer {
                 }
             }
         }
+    }
+
+    /// How long writing rests after a refusal of our credentials.
+    fn unauthorized_pause(&self) -> Duration {
+        UNAUTHORIZED_PAUSE_MAX.min(Duration::from_secs(self.settings.retry_max_s))
+    }
+
+    /// How long writing still rests. By the clock, since traffic wakes the workers all the time.
+    fn unauthorized_for(&self) -> Option<Duration> {
+        let until = (*self.unauthorized_until.lock().unwrap_or_else(PoisonError::into_inner))?;
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
     /// How long a subject waits after one more failure.

@@ -210,7 +210,16 @@ fn map_fault(error: &MapError) -> Fault {
         MapError::NoPatientIdentity { why, .. } => (Outcome::NoPatientIdentity, (*why).to_owned()),
         MapError::Parked { map, .. } => (Outcome::CodeUnmapped, format!("add the code to {map} and retry")),
     };
-    Fault::new(outcome, Some(*error.location()), text)
+    let mut location = *error.location();
+    if outcome == Outcome::NoPatientIdentity && location.field == 0 {
+        // The segment is known; a sender looks for the field that identifies the patient in it.
+        location.field = match location.segment_name() {
+            "PID" => 3,
+            "MRG" => 1,
+            _ => 0,
+        };
+    }
+    Fault::new(outcome, Some(location), text)
 }
 
 /// The header fields without which a message can't be taken (HL7 v2.5.1 §2.15.9).
@@ -255,7 +264,13 @@ pub fn check(content: Content) -> Result<Mapped, Fault> {
     }
 }
 
-/// ACK and MCF messages are answers themselves and get none (HL7 v2.5.1 §2.9.2).
+/// ACK and MCF messages are answers themselves and get none (HL7 v2.5.1 §2.9.2); so does a message that says no type and
+/// carries nothing but an acknowledgement.
 pub fn is_answer(message: &Message<'_>) -> bool {
-    message.segment("MSH").is_some_and(|msh| matches!(&*msh.field(9).component(1).text(), "ACK" | "MCF"))
+    let message_type = message.segment("MSH").map(|msh| msh.field(9).component(1).text()).unwrap_or_default();
+    let acknowledges = || {
+        message.segment("MSA").is_some()
+            && message.segments().all(|s| matches!(s.name(), "MSH" | "SFT" | "UAC" | "MSA" | "ERR" | "NTE"))
+    };
+    matches!(&*message_type, "ACK" | "MCF") || (message_type.is_empty() && acknowledges())
 }

@@ -299,7 +299,7 @@ impl<'d> Work<'d> {
             }
             TransactError::Unauthorized { status } => {
                 warn!(subject, code, status, "not written");
-                self.release(super::UNAUTHORIZED_PAUSE, code).await;
+                self.release(self.deliverer.unauthorized_pause(), code).await;
                 Next::Over(Ended::Unauthorized)
             }
             TransactError::Unavailable { retry_after, .. } | TransactError::Unknown { retry_after, .. } => {
