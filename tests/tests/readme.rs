@@ -17,7 +17,7 @@ const METRICS: &str = include_str!("../../crates/gateway/src/metrics.rs");
 /// What is run by running these tests, and by whoever puts the binary on the path.
 const RUN_OTHERWISE: [&str; 1] = ["cargo test --workspace"];
 /// Longest that a command of the README may take here.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The fenced blocks of a language, in order.
 fn blocks(language: &str) -> Vec<Vec<&'static str>> {
@@ -228,20 +228,9 @@ impl Desk {
         Some(rest.split_whitespace().map(word).collect())
     }
 
-    fn spawn(&self, arguments: &[String]) -> Child {
-        Command::new(assert_cmd::cargo::cargo_bin("sluice"))
-            .args(arguments)
-            .current_dir(root())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the sluice binary is built: run the tests of the whole workspace")
-    }
-
     /// Runs to the end; fails the test when that takes too long or the command says that it failed.
-    fn run(&self, line: &str, arguments: &[String]) -> String {
-        let output = finished(line, self.spawn(arguments));
+    fn run(line: &str, arguments: &[String]) -> String {
+        let output = finished(line, spawn(arguments));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let faults = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{line}: {}\n{text}\n{faults}", output.status);
@@ -253,18 +242,27 @@ impl Desk {
     }
 }
 
+fn spawn(arguments: &[String]) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("sluice"))
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the sluice binary is built: run the tests of the whole workspace")
+}
+
 /// Waits for a process on a thread of its own, so that full pipes never stop it.
 fn finished(line: &str, child: Child) -> Output {
     let id = child.id();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(PATIENCE) {
-        Ok(output) => output.expect("the process ends"),
-        Err(_) => {
-            stop(id, "KILL");
-            panic!("{line} does not end");
-        }
-    }
+    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+        stop(id, "KILL");
+        panic!("{line} does not end");
+    };
+    output.expect("the process ends")
 }
 
 fn stop(id: u32, signal: &str) {
@@ -322,7 +320,7 @@ fn every_command_runs() {
         };
         match arguments[0].as_str() {
             "serve" => {
-                serving = Some(desk.spawn(&arguments));
+                serving = Some(spawn(&arguments));
                 wait_until(line, || desk.up());
                 continue;
             }
@@ -333,7 +331,7 @@ fn every_command_runs() {
             }),
             _ => {}
         }
-        said.insert(line, desk.run(line, &arguments));
+        said.insert(line, Desk::run(line, &arguments));
     }
     let serving = serving.expect("the README serves");
     stop(serving.id(), "TERM");
@@ -376,7 +374,7 @@ fn shown(beginning: &str, said: &str) {
 #[test]
 fn output_is_as_shown() {
     let desk = Desk::new("http://127.0.0.1:9/fhir");
-    shown("What was sent", &desk.run("demo", &["demo", "--exit", "--pace-ms", "20"].map(str::to_owned)));
+    shown("What was sent", &Desk::run("demo", &["demo", "--exit", "--pace-ms", "20"].map(str::to_owned)));
     let explain = fenced("sh").into_iter().find(|line| line.contains("--explain")).expect("the command");
-    shown("MSH-1.1.1", &desk.run(explain, &desk.arguments(explain).expect("arguments")));
+    shown("MSH-1.1.1", &Desk::run(explain, &desk.arguments(explain).expect("arguments")));
 }
