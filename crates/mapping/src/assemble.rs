@@ -70,7 +70,7 @@ pub(crate) fn assemble(mut mapper: Mapper<'_, '_, '_>, index: usize) -> Result<M
         structure: structure.name.clone(),
         subject,
         contributions: gathered.finish(),
-        ledger: Ledger::new(index, mapper.marks, mapper.applications, mapper.placements),
+        ledger: Ledger::new(index, mapper.marks, mapper.applications, mapper.placements, mapper.wrote),
         issues,
     })
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! condition = ["IF"] all { "OR" all }          all = term { "AND" term }
 //! term      = "NOT" term | "(" condition ")" | path ["IS"] test
-//! test      = ["NOT"] "VALUED" | ["NOT"] "EQUALS" operand | ["NOT"] "IN" "(" string { "," string } ")"
+//! test      = ["NOT"] ( "VALUED" | "NUMERIC" ) | ["NOT"] "EQUALS" operand | ["NOT"] "IN" "(" string { "," string } ")"
 //!           | "LST.COUNT" measure | "LENGTH" measure
 //! measure   = ("EQUALS" | "GREATER THAN" | "LESS THAN") number      operand = string | path
 //! ```
@@ -24,6 +24,8 @@ pub(crate) enum Condition {
     Any(Vec<Condition>),
     Not(Box<Condition>),
     Valued(Source),
+    /// A number as NM has it.
+    Numeric(Source),
     Equals(Source, SmolStr),
     Same(Source, Source),
     In(Source, Vec<SmolStr>),
@@ -185,10 +187,11 @@ impl Parser<'_> {
             Some(Token::Word(word)) => match word.as_str() {
                 "VALUED" => Condition::Valued(path),
                 "EQUALS" => self.operand(path)?,
+                "NUMERIC" => Condition::Numeric(path),
                 "IN" => Condition::In(path, self.list()?),
                 "LST.COUNT" if !negated => Condition::Count(path, self.measure()?),
                 "LENGTH" if !negated => Condition::Length(path, self.measure()?),
-                other => return Err(format!("`{other}` is no test; tests are VALUED, EQUALS, IN, LST.COUNT, LENGTH")),
+                other => return Err(format!("`{other}` is no test; tests are VALUED, NUMERIC, EQUALS, IN, LST.COUNT, LENGTH")),
             },
             Some(other) => return Err(format!("wanted a test, found {}", other.show())),
             None => return Err("condition ends where a test should follow".to_owned()),
@@ -270,6 +273,7 @@ mod tests {
             read("IF PID-11 LST.COUNT EQUALS 1 AND PID-11.9 IS NOT VALUED"),
             Ok(All(vec![count, Not(Box::new(Valued(field(11, 9))))]))
         );
+        assert_eq!(read("PID-7 NOT NUMERIC"), Ok(Not(Box::new(Numeric(field(7, 0))))));
         assert_eq!(read("PID-7 LENGTH GREATER THAN 8"), Ok(Length(field(7, 0), Measure::Over(8))));
         assert_eq!(
             read("PID-3 VALUED OR NOT (PID-8.1 IN (\"A\", \"B\") AND PID-5 EQUALS \"x y\")"),

@@ -7,6 +7,7 @@ use hl7::State;
 
 use crate::condition::Condition;
 use crate::execute::{Frame, Mapper};
+use crate::number;
 use crate::source::Source;
 use crate::value::{At, Value};
 
@@ -17,6 +18,7 @@ impl<'t> Mapper<'_, '_, 't> {
             Condition::Any(parts) => parts.iter().any(|part| self.holds(part, frame)),
             Condition::Not(part) => !self.holds(part, frame),
             Condition::Valued(source) => self.is_valued(source, frame),
+            Condition::Numeric(source) => self.leaf_is(source, frame, |text| number::decimal(text).is_some()),
             Condition::Equals(source, wanted) => self.leaf_is(source, frame, |text| text == wanted.as_str()),
             Condition::In(source, wanted) => self.leaf_is(source, frame, |text| wanted.iter().any(|w| w == text)),
             Condition::Same(a, b) => {

@@ -72,6 +72,8 @@ pub(crate) struct Mapper<'p, 'm, 't> {
     pub wanted: Vec<Wanted<'p>>,
     pub marks: Vec<Mark>,
     pub applications: Vec<Application>,
+    /// Rules that put something where it stays, in order.
+    pub wrote: Vec<u32>,
     pub raised: Vec<Raised>,
     pub placements: Vec<Placement>,
     pub parked: Option<MapError>,
@@ -122,6 +124,7 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             wanted: Vec::new(),
             marks: Vec::with_capacity(256),
             applications: Vec::with_capacity(64),
+            wrote: Vec::with_capacity(256),
             raised: Vec::new(),
             placements: Vec::with_capacity(message.segment_count()),
             parked: None,
@@ -374,9 +377,12 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
         let Some(node) = self.apply(rule, value, &frame) else { return };
         let Target::Register { register, items, steps } = &rule.target else { return };
         let item = if *items { frame.item } else { ONLY };
+        let says = !matches!(node, Node::Empty);
         if !self.put(frame.instance, (*register, rule.strength, item), steps, node) {
             // An earlier rule has the place: this one said nothing.
             self.marks.truncate(before);
+        } else if says {
+            self.wrote.push(rule.id);
         }
     }
 
@@ -419,8 +425,11 @@ impl<'p, 'm, 't> Mapper<'p, 'm, 't> {
             Target::Value(steps) => steps,
             Target::This | Target::Register { .. } => &[],
         };
+        let says = !matches!(node, Node::Empty);
         if !built.put(steps, node) {
             self.marks.truncate(before);
+        } else if says {
+            self.wrote.push(rule.id);
         }
     }
 }

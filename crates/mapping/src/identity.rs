@@ -71,6 +71,9 @@ impl<'a> Identifier<'a> {
             let parts = [("message", self.context.message_id.to_owned())];
             return Some(self.own(&instance.resource, None, &parts));
         }
+        if identity.content_only {
+            return self.by_content(instance, identity, subject?, resolve);
+        }
         // PV1-19 identifies a visit; PV1-50 only where the sender is configured so.
         let is_encounter = instance.resource == "Encounter";
         let (first, further) =

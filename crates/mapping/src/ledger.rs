@@ -3,7 +3,7 @@
 //! Contract: while mapping, rules leave marks, numbers only; the fate of each leaf is read off the marks when asked
 //! for, so every valued leaf has exactly one fate whatever the rules did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hl7::{Location, Message, State};
 use smol_str::SmolStr;
@@ -66,6 +66,8 @@ pub struct Ledger {
     marks: Vec<Mark>,
     applications: Vec<Application>,
     placements: Vec<Placement>,
+    /// Rules by number, constants among them, which leave no mark at a leaf.
+    wrote: Vec<u32>,
 }
 
 /// What became of a valued leaf.
@@ -140,8 +142,9 @@ impl Ledger {
         marks: Vec<Mark>,
         applications: Vec<Application>,
         placements: Vec<Placement>,
+        wrote: Vec<u32>,
     ) -> Self {
-        Self { structure, marks, applications, placements }
+        Self { structure, marks, applications, placements, wrote }
     }
 
     pub(crate) fn structure_name(&self, plan: &Plan) -> SmolStr {
@@ -157,6 +160,20 @@ impl Ledger {
             out.push(Leaf { location: at.location(message, occurrence), fate: reader.fate(at) });
         });
         out
+    }
+
+    /// The rules that wrote something, constants too, and those that applied the datatype maps these stand in.
+    pub fn fired<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = RuleOrigin<'p>> {
+        let mut rules: BTreeSet<u32> = self.wrote.iter().copied().collect();
+        for mark in self.marks.iter().filter(|mark| mark.outcome == Outcome::Mapped) {
+            let mut trail = Some(mark.trail);
+            while let Some(Trail { rule, via }) = trail {
+                rules.insert(rule);
+                let application = via.and_then(|index| self.applications.get(usize::try_from(index).ok()?));
+                trail = application.map(|application| application.trail);
+            }
+        }
+        rules.into_iter().filter_map(|rule| plan.origin(rule))
     }
 
     /// Numbers of leaves by segment name and fate, for metrics. Segments without a place in HL7 count as `Z` or `?`.

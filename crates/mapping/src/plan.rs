@@ -296,6 +296,8 @@ pub(crate) struct Identity {
     pub slots: Vec<SmolStr>,
     /// Registers whose content identifies where no identifier does.
     pub content: Vec<SmolStr>,
+    /// Identifiers do not identify: they are of something else than this resource.
+    pub content_only: bool,
     pub required: bool,
     /// One per message, by the message's id.
     pub per_message: bool,

@@ -81,6 +81,7 @@ pub(crate) struct RawIdentity {
     pub identifier_types: Vec<String>,
     pub identifier_slots: Vec<String>,
     pub content: Vec<String>,
+    pub content_only: bool,
     pub required: bool,
 }
 
@@ -198,10 +199,20 @@ pub(crate) fn identity(mut table: Table, faults: &mut Faults) -> Vec<RawIdentity
         let identifier_types = section.texts("identifier_types", faults);
         let identifier_slots = section.texts("identifier_slots", faults);
         let content = section.texts("content", faults);
+        let content_only = section.boolean("content_only", faults);
         let required = section.boolean("required", faults);
         section.text("note", faults);
         section.finish(faults);
-        sections.push(RawIdentity { place, resource, scope, identifier_types, identifier_slots, content, required });
+        sections.push(RawIdentity {
+            place,
+            resource,
+            scope,
+            identifier_types,
+            identifier_slots,
+            content,
+            content_only,
+            required,
+        });
     }
     sections
 }

@@ -31,6 +31,7 @@ pub use capability::Capabilities;
 pub use config::{Config, Identity, Ownership};
 pub use error::{ConnectError, LookupError, Reason, TransactError};
 pub use lookup::{Found, Question, Remote};
+pub use matching::criteria;
 pub use prepare::Prepared;
 
 /// `fullUrl` (`urn:uuid:…`) to `Type/id`, for references to resources that are not in the bundle.

@@ -18,7 +18,7 @@ impl Element {
 }
 
 /// The criteria that find the key, to come after `Type?` in the entry of a bundle.
-pub(crate) fn criteria(key: &ResourceKey) -> String {
+pub fn criteria(key: &ResourceKey) -> String {
     let parameter = match Element::of(&key.resource_type) {
         Element::Identifier => "identifier=",
         Element::Tag => "_tag=",

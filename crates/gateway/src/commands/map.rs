@@ -14,7 +14,7 @@ use crate::{message_file, rules};
 
 /// Arguments of `map`.
 #[derive(Debug, clap::Args)]
-pub struct Map {
+pub(super) struct Map {
     /// File with one or more messages
     file: PathBuf,
     #[command(flatten)]
@@ -83,10 +83,7 @@ pub fn explanation(judge: &Judge, message: &Message<'_>, content: &Content) -> S
 pub fn bundle(event: &chart::Event) -> Json {
     let chart = Chart::fold(std::slice::from_ref(event));
     let entries = chart.resources().map(|(key, state)| {
-        let parameter =
-            if fhir::ElementTable::r4().has_element(&key.resource_type, "identifier") { "identifier" } else { "_tag" };
-        let criteria = format!("{parameter}={}|{}", key.system, key.value);
-        let request = Request::conditional_update(&key.resource_type, &criteria);
+        let request = Request::conditional_update(&key.resource_type, &writer::criteria(key));
         Entry::write(key.full_url(), state.render(&key.resource_type).json, request)
     });
     let mut bundle = Bundle::transaction(entries.collect());

@@ -56,6 +56,9 @@ impl Compiler {
         if by_identifier && elements::field(&raw.resource, "identifier").is_err() {
             self.fault(place, format!("{} has no identifier in R4", raw.resource));
         }
+        if raw.content_only && (by_identifier || raw.content.is_empty()) {
+            self.fault(place, "`content_only` goes with `content`, and without identifiers");
+        }
         self.known_registers(&raw.resource, "identifier_slots", &raw.identifier_slots, place);
         self.known_registers(&raw.resource, "content", &raw.content, place);
         let small = |texts: Vec<String>| texts.into_iter().map(SmolStr::from).collect();
@@ -64,6 +67,7 @@ impl Compiler {
             types: small(raw.identifier_types),
             slots: small(raw.identifier_slots),
             content: small(raw.content),
+            content_only: raw.content_only,
             required: raw.required,
             per_message: false,
             has_identifier: has_identifier(&raw.resource),
@@ -91,6 +95,7 @@ fn per_message(resource: &str) -> Identity {
         types: Vec::new(),
         slots: Vec::new(),
         content: Vec::new(),
+        content_only: false,
         required: false,
         per_message: true,
         has_identifier: has_identifier(resource),
