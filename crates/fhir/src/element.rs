@@ -158,6 +158,20 @@ impl ElementTable {
         Some(element)
     }
 
+    /// Which members along a path below a type are variants of a choice: their places in `members`, each with the choice's
+    /// name (`deceased[x]`). The walk ends at a member the table does not have.
+    pub fn choices_along(&self, type_name: &str, members: &[&str]) -> Vec<(usize, &str)> {
+        let mut found = Vec::new();
+        let mut shape = self.type_id(type_name).and_then(|id| self.shape(id));
+        for (at, name) in members.iter().enumerate() {
+            let Some((within, property)) = shape.and_then(|s| Some((s, self.property_or_sibling(s, name)?))) else { break };
+            let choice = property.choice.and_then(|choice| within.choices.get(choice));
+            found.extend(choice.and_then(|c| c.path.rsplit('.').next()).map(|stem| (at, stem)));
+            shape = self.shape(property.shape);
+        }
+        found
+    }
+
     /// `_birthDate` holds the id and extensions of the primitive `birthDate` (R4 §2.6.2.3).
     fn property_or_sibling<'t>(&'t self, shape: &'t Shape, name: &str) -> Option<&'t Property> {
         let Some(bare) = name.strip_prefix('_') else { return shape.property(name) };

@@ -57,6 +57,9 @@ impl<'s> Place<'s> {
     /// The register of the primitive that this one extends: `birthDate` for `_birthDate.extension[1]`, `category[1]` for
     /// `_category[1]`.
     pub(super) fn extended_primitive(&self) -> Option<SmolStr> {
+        if !self.item.starts_with('_') && self.parents.iter().all(|step| !step.starts_with('_')) {
+            return None;
+        }
         let steps: Vec<&str> = self.parents.iter().copied().chain([self.item]).collect();
         let at = steps.iter().position(|step| step.starts_with('_'))?;
         let (front, back) = steps.split_at_checked(at)?;
@@ -120,6 +123,9 @@ fn concatenated(items: &Items<'_>) -> (Vec<Json>, Vec<Json>) {
                 pairs.push(pair);
             }
         }
+    }
+    if pairs.len() < 2 {
+        return pairs.into_iter().unzip();
     }
     let mut seen = BTreeSet::new();
     let mut first: Vec<bool> = pairs.iter().map(|pair| seen.insert(pair)).collect();

@@ -28,10 +28,12 @@ pub(super) fn of<'s>(resource_type: &str, registers: &'s BTreeMap<RegisterPath, 
     let all = registers.iter().map(|(path, entry)| Winner { place: Place::parse(path), entry });
     let mut winners: Vec<Winner<'_>> = all.filter(|w| !is_outdated(w, registers)).collect();
     let chosen = chosen_types(resource_type, &winners);
-    winners.retain(|w| {
-        choices(resource_type, &w.place)
-            .all(|(family, variant)| chosen.get(&family).is_none_or(|c| c.variant == variant))
-    });
+    if !chosen.is_empty() {
+        winners.retain(|w| {
+            let mut along = choices(resource_type, &w.place).into_iter();
+            along.all(|(family, variant)| chosen.get(&family).is_none_or(|c| c.variant == variant))
+        });
+    }
     winners
 }
 
@@ -75,21 +77,16 @@ fn chosen_types<'s>(resource_type: &str, winners: &[Winner<'s>]) -> BTreeMap<Smo
     chosen
 }
 
-/// The choice elements along a register's path, each as `Patient.deceased` with the type's member `deceasedDateTime`.
-fn choices<'s>(resource_type: &str, place: &Place<'s>) -> impl Iterator<Item = (SmolStr, &'s str)> {
-    let mut parent = SmolStr::new(resource_type);
+/// The choice elements along a register's path, each as `deceased[x]` behind its parents, with the type's member
+/// `deceasedDateTime`.
+fn choices<'s>(resource_type: &str, place: &Place<'s>) -> Vec<(SmolStr, &'s str)> {
     let steps: Vec<&'s str> = place.steps().collect();
-    steps.into_iter().filter_map(move |step| {
-        let variant = step.strip_prefix('_').unwrap_or(step);
-        let family = family(&parent, variant);
-        parent = SmolStr::new([parent.as_str(), variant].join("."));
-        Some((family?, variant))
-    })
-}
-
-/// `Patient.deceased` for `deceasedDateTime`: the stem before a capital that the table knows as a choice.
-fn family(parent: &str, variant: &str) -> Option<SmolStr> {
-    let capitals = variant.char_indices().filter(|(_, c)| c.is_ascii_uppercase());
-    let mut stems = capitals.filter_map(|(at, _)| Some([parent, variant.get(..at)?].join(".")));
-    stems.find(|stem| ElementTable::r4().element(&[stem, "[x]"].concat()).is_some()).map(SmolStr::from)
+    let found = ElementTable::r4().choices_along(resource_type, &steps).into_iter();
+    let named = found.filter_map(|(at, stem)| {
+        let parents = steps.get(..at)?.iter().copied();
+        let member = steps.get(at)?;
+        let family = parents.chain([stem]).collect::<Vec<_>>().join(".");
+        Some((SmolStr::from(family), member.strip_prefix('_').unwrap_or(member)))
+    });
+    named.collect()
 }
