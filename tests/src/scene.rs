@@ -141,6 +141,13 @@ impl Scene {
         digest::named(&digest::holdings_of(self.sandbox()))
     }
 
+    /// Versions of all resources that messages led to: what a replay must not add to.
+    pub fn versions(&self) -> usize {
+        let held = digest::holdings_of(self.sandbox());
+        let of = |name: &String| name.split_once('/').map(|(kind, id)| self.sandbox().versions(kind, id));
+        held.keys().filter_map(of).sum()
+    }
+
     /// A client for what others do to the server; there is one only after the gateway's own has been made.
     pub async fn other_client(&self) -> reqwest::Client {
         until("the gateway has met the server", async || self.sandbox().counters().requests > 0).await;

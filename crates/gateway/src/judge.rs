@@ -191,7 +191,7 @@ impl Judge {
         let message = Self::parse(&decoded.text).map_err(|f| f.outcome)?;
         let content = self.judge(&message, &stored.sender).content.map_err(|f| f.outcome)?;
         // The stored key is the smallest over all receipts, and the stored id is the one every table names.
-        let key = chart::OrderKey::from_bytes(&stored.order_key).map_err(|_| Outcome::StoreFailed)?;
+        let key = sender::order_key(&stored.order_key).ok_or(Outcome::StoreFailed)?;
         Ok(Event { message_id: SmolStr::new(&stored.message_id), key, ..content.event })
     }
 }

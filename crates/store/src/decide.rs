@@ -104,6 +104,14 @@ pub(crate) struct NewIdentity {
     pub(crate) receipt: i64,
 }
 
+/// The receipt that speaks for a message from now on: the one with the smallest order key, whichever came first.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub(crate) order_key: Vec<u8>,
+    pub(crate) message_control_id: String,
+    pub(crate) receipt: i64,
+}
+
 /// A subject to mark dirty.
 #[derive(Debug)]
 pub(crate) struct Touched {
@@ -118,7 +126,7 @@ pub(crate) struct Writes {
     pub(crate) messages: Vec<NewMessage>,
     pub(crate) promoted: Vec<NewMessage>,
     /// Stored messages whose order key became smaller.
-    pub(crate) lowered: BTreeMap<i64, Vec<u8>>,
+    pub(crate) lowered: BTreeMap<i64, Lowered>,
     pub(crate) identities: Vec<NewIdentity>,
     pub(crate) repointed: Vec<NewIdentity>,
     pub(crate) flagged: BTreeSet<Key>,
@@ -265,7 +273,8 @@ impl<'b> Decider<'b> {
         self.answer(at, Outcome { message: None, verdict, code, alerts: Vec::new(), ack, payload_of: None })
     }
 
-    /// Row 2: the message is known; its order key becomes the smaller one.
+    /// Row 2: the message is known; its order key becomes the smaller one, and the receipt that has it speaks for it, since
+    /// what is outside of the semantic hash (MSH-10) may end up in resources, too.
     fn resend(&mut self, at: usize, identified: &Identified, id: i64) -> Accepted {
         let arrival = self.arrivals[at];
         let alerts = self.control_id_reuse(at, identified, id).into_iter().collect();
@@ -275,19 +284,27 @@ impl<'b> Decider<'b> {
         let settled = matches!(message.status, Status::Parked | Status::Rejected);
         let same_control_id = message.message_control_id == identified.message_control_id;
         let ack = if settled && same_control_id { message.ack.clone() } else { arrival.ack.clone() };
+        let receipt = self.next_receipt;
         if identified.order_key < message.order_key {
             message.order_key.clone_from(&identified.order_key);
+            message.message_control_id.clone_from(&identified.message_control_id);
+            message.ack.clone_from(&ack);
             let subject = message.subject.clone().filter(|_| !settled);
             if let Some(new) = self.writes.messages.iter_mut().find(|new| new.id == id) {
                 new.order_key.clone_from(&identified.order_key);
+                (new.arrival, new.first_receipt) = (at, receipt);
             } else {
-                self.writes.lowered.insert(id, identified.order_key.clone());
+                let lowered = Lowered {
+                    order_key: identified.order_key.clone(),
+                    message_control_id: identified.message_control_id.clone(),
+                    receipt,
+                };
+                self.writes.lowered.insert(id, lowered);
                 if let Some(subject) = subject {
                     self.touch(&subject, None, arrival);
                 }
             }
         }
-        let receipt = self.next_receipt;
         self.identify(self.keys[at].transport, Some(id), receipt);
         let verdict = Verdict::SkippedResend;
         self.answer(at, Outcome { message: Some(id), verdict, code: None, alerts, ack, payload_of: None })

@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use chart::keys::{self, Business};
-use chart::{Identity, SenderOrder};
+use chart::{Identity, OrderKey, SenderOrder};
 use hl7::{Charset, Message};
 use mapping::{EncounterFallback, Mapped, Zone};
+use sha2::{Digest, Sha256};
 
 use crate::config;
 
@@ -35,6 +36,33 @@ pub fn encounter_fallback(field: &str) -> Option<EncounterFallback> {
         "PV1-44" => Some(EncounterFallback::AdmitTime),
         _ => None,
     }
+}
+
+/// Longest part of MSH-10 that tells receipts of one message apart.
+const CONTROL_ID_BYTES_MAX: usize = 64;
+/// Bytes of a hash that do the same.
+const TEXT_HASH_BYTES: usize = 8;
+
+/// The order key as stored. Behind the key's own bytes stands what tells receipts of one message apart (MSH-10, then the
+/// text): it never decides between two messages, since their hashes differ before, but which receipt speaks for a
+/// message: MSH-10 is outside of the semantic hash and yet ends up in resources.
+fn stored_key(key: &OrderKey, message: &Message<'_>) -> Vec<u8> {
+    let control_id = message.segment("MSH").map(|msh| msh.field(10).text()).unwrap_or_default();
+    let mut bytes = key.to_bytes();
+    let own = bytes.len();
+    bytes.extend(control_id.bytes().filter(|b| *b != 0).take(CONTROL_ID_BYTES_MAX));
+    bytes.push(0);
+    bytes.extend(Sha256::digest(message.text()).into_iter().take(TEXT_HASH_BYTES));
+    let added = bytes.len() - own + 1;
+    // At most 64 + 1 + 8 + 1.
+    bytes.push(u8::try_from(added).unwrap_or(u8::MAX));
+    bytes
+}
+
+/// The order key of a stored one.
+pub(super) fn order_key(stored: &[u8]) -> Option<OrderKey> {
+    let added = usize::from(*stored.last()?);
+    OrderKey::from_bytes(stored.get(..stored.len().checked_sub(added)?)?).ok()
 }
 
 impl Sender {
@@ -102,7 +130,7 @@ impl Sender {
             semantic_hash: identity.semantic_hash,
             transport_key: keys::transport_key(&self.name, message),
             business_key: None,
-            order_key: identity.key.to_bytes(),
+            order_key: stored_key(&identity.key, message),
             subject: None,
             message_type: text(9),
             message_control_id: text(10),

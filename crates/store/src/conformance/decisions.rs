@@ -63,9 +63,10 @@ pub async fn the_smallest_order_key_counts<S: Store>(store: &S) {
     assert!(claim(store, 11).await.is_none(), "a greater key changes nothing");
     let mut earlier = resent(&first, "earlier");
     keys(&mut earlier).order_key = 3_u64.to_be_bytes().to_vec();
-    assert_eq!(store.accept(earlier).await.unwrap().verdict, Verdict::SkippedResend);
+    assert_eq!(store.accept(earlier.clone()).await.unwrap().verdict, Verdict::SkippedResend);
     let again = claim(store, 12).await.unwrap();
     assert!(again.refold);
+    assert_eq!(again.messages[0].raw.as_ref(), Some(&earlier.raw), "the receipt with the smallest key speaks");
     assert_eq!(again.messages[0].order_key, 3_u64.to_be_bytes());
     store.settle(&again, all_applied(&again, 12)).await.unwrap();
     assert!(claim(store, 13).await.is_none());

@@ -33,7 +33,8 @@ const MARK_DIRTY: &str = "INSERT INTO subject (subject, newest_key, next_at, dir
             newest_key = max(coalesce(newest_key, x''), coalesce(excluded.newest_key, x'')),
             next_at = CASE WHEN dirty = 1 THEN next_at ELSE excluded.next_at END, dirty = 1";
 
-const LOWER: &str = "UPDATE message SET order_key = v.column2,
+const LOWER: &str = "UPDATE message SET order_key = v.column2, message_control_id = v.column3,
+            first_receipt = v.column4,
             refold = CASE WHEN status IN ('applied', 'pending') THEN 1 ELSE refold END,
             status = CASE status WHEN 'applied' THEN 'pending' ELSE status END
         FROM {v} WHERE message.id = v.column1";
@@ -259,9 +260,13 @@ fn identity_rows(identities: &[NewIdentity]) -> Result<Rows, Fault> {
 /// What most batches have none of.
 async fn write_rare(connection: &mut SqliteConnection, arrivals: &[&Arrival], writes: &Writes) -> Result<(), Fault> {
     message_rows(arrivals, &writes.promoted)?.execute(connection, PROMOTE).await?;
-    let mut lowered = Rows::new(2);
-    for (id, order_key) in &writes.lowered {
-        lowered.add(*id)?.add(order_key.as_slice())?;
+    let mut lowered = Rows::new(4);
+    for (id, told) in &writes.lowered {
+        lowered
+            .add(*id)?
+            .add(told.order_key.as_slice())?
+            .add(told.message_control_id.as_str())?
+            .add(told.receipt)?;
     }
     // What was folded with the greater key has to be folded anew; a message put aside stays there.
     lowered.execute(connection, LOWER).await?;
