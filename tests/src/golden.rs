@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fhir::Json;
+use fhir::{Json, ResourceKey};
 use gateway::commands::{bundle, explanation, pretty};
 use gateway::judge::Judge;
-use mapping::{Plan, RuleFile};
+use mapping::{Contribution, Plan, RuleFile};
 
 /// The settings of the cases: a sender in a time zone with summer time, with systems for numbers without an authority.
 pub const SETTINGS: &str = r#"
@@ -38,6 +38,10 @@ pub struct Outcome {
     pub json: String,
     /// What became of every field, and the issues.
     pub ledger: String,
+    /// What it says, register by register, nulls too.
+    pub contributions: Vec<Contribution>,
+    /// The patient, or what else the message is about.
+    pub subject: ResourceKey,
     /// File and line of every rule that fired.
     pub fired: BTreeSet<(String, u32)>,
 }
@@ -123,5 +127,7 @@ pub fn map(judge: &Judge, bytes: &[u8]) -> Result<Outcome, String> {
     let bundle = bundle(&content.event);
     let fired = content.mapped.ledger.fired(judge.plan()).map(|rule| (rule.file.to_owned(), rule.line)).collect();
     let json = format!("{}\n", pretty(&bundle, 0));
-    Ok(Outcome { bundle, json, ledger: explanation(judge, &message, &content), fired })
+    let ledger = explanation(judge, &message, &content);
+    let (contributions, subject) = (content.event.contributions, content.mapped.subject);
+    Ok(Outcome { bundle, json, ledger, contributions, subject, fired })
 }
