@@ -24,7 +24,7 @@ impl FhirServer {
             .unwrap_or_else(|e| panic!("{} {kind}: {e}", launcher.display()));
         let path = if kind == "sekmet" { "/fhir" } else { "" };
         let server = Self { base_url: format!("http://127.0.0.1:{port}{path}"), child };
-        let client = reqwest::Client::new();
+        let client = crate::http::client();
         for _ in 0..600 {
             let answer = client.get(format!("{}/metadata", server.base_url)).send().await;
             if answer.is_ok_and(|a| a.status().is_success()) {

@@ -55,7 +55,7 @@ impl GatewayProcess {
     }
 
     async fn ready(&self) {
-        let client = reqwest::Client::new();
+        let client = crate::http::client();
         for _ in 0..300 {
             let answer = client.get(format!("http://{}/readyz", self.http)).send().await;
             if answer.is_ok_and(|a| a.status().is_success()) {
@@ -69,7 +69,7 @@ impl GatewayProcess {
 
     /// Waits until nothing is pending.
     pub async fn drained(&self) {
-        let client = reqwest::Client::new();
+        let client = crate::http::client();
         let mut last = f64::NAN;
         let mut still = 0;
         loop {

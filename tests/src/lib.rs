@@ -5,6 +5,7 @@ pub mod corpus;
 pub mod digest;
 pub mod fhir_server;
 pub mod gateway_process;
+pub mod http;
 pub mod golden;
 pub mod metrics;
 pub mod scene;

@@ -148,12 +148,6 @@ impl Scene {
         held.keys().filter_map(of).sum()
     }
 
-    /// A client for what others do to the server; there is one only after the gateway's own has been made.
-    pub async fn other_client(&self) -> reqwest::Client {
-        until("the gateway has met the server", async || self.sandbox().counters().requests > 0).await;
-        reqwest::Client::new()
-    }
-
     /// Resources of a type on the server.
     pub fn resources(&self, resource_type: &str) -> Vec<Json> {
         let all = self.sandbox().resources().into_iter();

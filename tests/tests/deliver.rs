@@ -5,6 +5,7 @@ use fhir::Json;
 use sandbox::{Failure, Profile};
 use store::{ParkedFilter, Status};
 use tests::adt::{message, pid, pv1};
+use tests::http;
 use tests::scene::{Scene, Settings, accept, identifies, sandbox, until};
 
 /// Admission of a patient to a visit; the clock is the minute of one morning.
@@ -29,7 +30,7 @@ fn id(resource: &Json) -> String {
 async fn put(scene: &Scene, resource: &Json) {
     let kind = resource.resource_type().expect("a type");
     let url = format!("{}/{kind}/{}", scene.server.base_url, id(resource));
-    let request = scene.other_client().await.put(url).header("content-type", "application/fhir+json");
+    let request = http::client().put(url).header("content-type", "application/fhir+json");
     let answer = request.body(resource.to_string()).send().await.expect("the sandbox answers");
     assert!(answer.status().is_success(), "{}", answer.status());
 }
@@ -271,7 +272,7 @@ async fn a_resource_that_someone_deleted_is_made_again() {
     scene.drained().await;
     let encounter = scene.resource("Encounter", "DV-0");
     let url = format!("{}/Encounter/{}", scene.server.base_url, id(&encounter));
-    scene.other_client().await.delete(url).send().await.expect("the sandbox answers");
+    http::client().delete(url).send().await.expect("the sandbox answers");
     assert!(scene.resources("Encounter").is_empty());
     let transfer = admission(0, 1, "Warm").replacen("A01^ADT_A01", "A02^ADT_A02", 1).replacen("4E^2^B", "5W^1^A", 1);
     scene.accept(&[transfer]).await;

@@ -71,11 +71,11 @@ fn assert_answers_tell(answers: &[Vec<u8>]) {
 }
 
 async fn state(base: &str) -> Holdings {
-    digest::holdings(&reqwest::Client::new(), base).await
+    digest::holdings(&tests::http::client(), base).await
 }
 
 async fn written(gateway: &GatewayProcess) -> f64 {
-    metrics::value(&reqwest::Client::new(), &gateway.http, "sluice_resources_written_total", "").await
+    metrics::value(&tests::http::client(), &gateway.http, "sluice_resources_written_total", "").await
 }
 
 fn assert_bundles_are_valid(oracle: &Path, bundles: &Path) {
@@ -100,7 +100,7 @@ async fn once_and_again(given: &Given, kind: &str) {
     let answers = send_all(&gateway.mllp, &given.messages, 1).await;
     assert_answers_tell(&answers);
     gateway.drained().await;
-    let parked = metrics::value(&reqwest::Client::new(), &gateway.http, "sluice_subjects_parked", "").await;
+    let parked = metrics::value(&tests::http::client(), &gateway.http, "sluice_subjects_parked", "").await;
     assert_eq!(parked, 0.0, "subjects were parked:\n{}", gateway.log());
     let first = state(&server.base_url).await;
     assert!(first.len() > 100, "the server holds {} resources", first.len());
@@ -119,7 +119,7 @@ async fn once_and_again(given: &Given, kind: &str) {
     if let Some(oracle) = &given.oracle {
         assert_bundles_are_valid(oracle, &bundles);
     }
-    let requests = metrics::value(&reqwest::Client::new(), &gateway.http, "sluice_fhir_requests_total", "").await;
+    let requests = metrics::value(&tests::http::client(), &gateway.http, "sluice_fhir_requests_total", "").await;
     println!("{kind}: {} messages, {} resources, {writes} writes, {requests} requests", given.messages.len(), first.len());
 }
 
