@@ -7,9 +7,8 @@ pub fn message(event: &str, control_id: &str, clock: &str, segments: &[&str]) ->
 
 /// The same with an MSH-7 of its own.
 pub fn stamped(event: &str, control_id: &str, sent: &str, clock: &str, segments: &[&str]) -> String {
-    let mut text = format!(
-        "MSH|^~\\&|WARD|NORTH|SLUICE|HUB|{sent}||ADT^{event}|{control_id}|P|2.5.1\rEVN|{event}|{clock}\r"
-    );
+    let mut text =
+        format!("MSH|^~\\&|WARD|NORTH|SLUICE|HUB|{sent}||ADT^{event}|{control_id}|P|2.5.1\rEVN|{event}|{clock}\r");
     for segment in segments {
         text.push_str(segment);
         text.push('\r');

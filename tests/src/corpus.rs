@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 
 /// The folder that an environment variable names; `None`, said aloud, where it is unset.
 pub fn folder(variable: &str, what: &str) -> Option<PathBuf> {
-    match std::env::var_os(variable) {
-        Some(folder) => Some(PathBuf::from(folder)),
-        None => {
-            eprintln!("SKIPPED: {what}: set {variable} to run it");
-            None
-        }
+    let folder = std::env::var_os(variable).map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("SKIPPED: {what}: set {variable} to run it");
     }
+    folder
 }
 
 /// All ADT messages of a public corpus: its `MANIFEST.tsv` names files and types. Stream files (type `MULTI`) are left

@@ -162,9 +162,9 @@ impl Scene {
         first
     }
 
-    /// The value of a counter with this label.
-    pub fn metric(&self, name: &str, label: &str) -> f64 {
-        crate::metrics::of_text(&self.gateway.metrics.render(), name, label)
+    /// How often this code was alerted.
+    pub fn alerts(&self, code: &str) -> u64 {
+        self.gateway.metrics.alerts.with_label_values(&[code]).get()
     }
 
     /// Stops all; the gateway must stop in time.

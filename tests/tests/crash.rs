@@ -17,7 +17,8 @@ use tests::digest;
 use tests::gateway_process::GatewayProcess;
 use tests::scene;
 
-const SETTINGS: &str = "[log]\nlevel = \"warn\"\n[deliver]\nretry_first_ms = 5\nretry_max_s = 1\nlease_s = 1\n[stop]\ndeadline_s = 10\n";
+const SETTINGS: &str =
+    "[log]\nlevel = \"warn\"\n[deliver]\nretry_first_ms = 5\nretry_max_s = 1\nlease_s = 1\n[stop]\ndeadline_s = 10\n";
 const KILLS: usize = 15;
 const CONNECTIONS: usize = 4;
 const IDENTITY_KEY: [u8; 32] = [9; 32];

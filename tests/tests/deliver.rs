@@ -11,10 +11,15 @@ use tests::scene::{Scene, Settings, accept, identifies, sandbox, until};
 /// Admission of a patient to a visit; the clock is the minute of one morning.
 fn admission(n: usize, minute: usize, family: &str) -> String {
     let clock = format!("20240402{:02}{:02}00", 8 + minute / 60, minute % 60);
-    message("A01^ADT_A01", &format!("D{n}-{minute}-{family}"), &clock, &[
-        &pid(&format!("DM-{n}"), &format!("{family}^Dana||19811231|F|||Ring 1^^Hof^^95028")),
-        &pv1(&format!("DV-{n}"), "4E^2^B^NORTH", "777^Doc^Dee^^^^^^NORTH", "20240402080000"),
-    ])
+    message(
+        "A01^ADT_A01",
+        &format!("D{n}-{minute}-{family}"),
+        &clock,
+        &[
+            &pid(&format!("DM-{n}"), &format!("{family}^Dana||19811231|F|||Ring 1^^Hof^^95028")),
+            &pv1(&format!("DV-{n}"), "4E^2^B^NORTH", "777^Doc^Dee^^^^^^NORTH", "20240402080000"),
+        ],
+    )
 }
 
 fn family(patient: &Json) -> String {
@@ -70,7 +75,7 @@ async fn someone_else_writes(profile: Profile) {
     assert_eq!(family(&patient), "Second");
     assert_eq!(patient.get("gender").and_then(Json::as_str), Some("female"), "our element wins");
     assert!(patient.get("maritalStatus").is_some(), "theirs stays");
-    assert!(scene.metric("sluice_alerts_total", "FHIR_CONFLICT") >= 1.0);
+    assert!(scene.alerts("FHIR_CONFLICT") >= 1);
     assert!(parked_subjects(&scene).await.is_empty());
     scene.stop().await;
 }
@@ -113,7 +118,7 @@ async fn f7_5xx_is_nobodys_fault_and_drains_in_order() {
     until("the server was tried again", async || scene.sandbox().counters().refusals > refused + 3).await;
     assert_eq!(scene.pending().await, 14, "kept, visible");
     assert!(parked_subjects(&scene).await.is_empty());
-    assert!(scene.metric("sluice_alerts_total", "FHIR_UNAVAILABLE") >= 1.0);
+    assert!(scene.alerts("FHIR_UNAVAILABLE") >= 1);
     scene.sandbox().set_profile(|p| p.fails_with = failure(2, Some(1)));
     scene.drained().await;
     assert_eq!(family(&scene.resource("Patient", "DM-0")), "At7");
@@ -198,7 +203,7 @@ async fn refused_credentials_stop_writing_and_park_nothing() {
     scene.drained().await;
     scene.sandbox().set_profile(|p| p.fails_with = Some(Failure { status: 401, times: u32::MAX, retry_after_s: None }));
     scene.accept(&[admission(0, 1, "Locked"), admission(1, 1, "Out")]).await;
-    until("the alert", async || scene.metric("sluice_alerts_total", "FHIR_UNAUTHORIZED") >= 1.0).await;
+    until("the alert", async || scene.alerts("FHIR_UNAUTHORIZED") >= 1).await;
     let requests = scene.sandbox().counters().requests;
     // Traffic goes on meanwhile, and must not keep writing from being tried again.
     let mut minute = 2;

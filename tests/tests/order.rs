@@ -32,7 +32,7 @@ fn person(patient: usize, variant: usize) -> String {
     let family = ["Abel", "Abel-Born", "Born"][variant % 3];
     let phone = ["030 11^PRN^PH", "", "\"\""][variant % 3];
     let married = ["S", "M", "\"\"", ""][variant % 4];
-    let street = format!("Weg {}^^Ulm^^8907{}", variant, patient);
+    let street = format!("Weg {variant}^^Ulm^^8907{patient}");
     pid(
         &format!("P-{patient}"),
         &format!("{family}^Kim{patient}||1970010{}|{}|||{street}||{phone}|||{married}", 1 + patient, SEX[patient % 3]),
@@ -51,10 +51,25 @@ fn stays() -> Vec<String> {
             let id = |n: usize| format!("M{patient}{stay}{n}");
             let told = |n: usize| person(patient, 3 * stay + n);
             all.push(message("A01^ADT_A01", &id(0), &clock(day, 10), &[&told(0), &at(0)]));
-            all.push(message("A08^ADT_A01", &id(1), &clock(day, 25), &[&told(1), &at(0), "AL1|1|DA|PEN^Penicillin^L|SV|rash"]));
+            all.push(message(
+                "A08^ADT_A01",
+                &id(1),
+                &clock(day, 25),
+                &[&told(1), &at(0), "AL1|1|DA|PEN^Penicillin^L|SV|rash"],
+            ));
             all.push(message("A02^ADT_A02", &id(2), &clock(day, 50), &[&told(1), &at(1)]));
-            all.push(message("A08^ADT_A01", &id(3), &clock(day, 95), &[&told(2), &at(2), "AL1|1|DA|PEN^Penicillin^L|MO|\"\"", "NK1|1|Abel^Ana|MTH^Mother^HL70063"]));
-            all.push(message("A03^ADT_A03", &id(4), &clock(day, 300), &[&told(2), &format!("{}|{}", at(2), clock(day, 299))]));
+            all.push(message(
+                "A08^ADT_A01",
+                &id(3),
+                &clock(day, 95),
+                &[&told(2), &at(2), "AL1|1|DA|PEN^Penicillin^L|MO|\"\"", "NK1|1|Abel^Ana|MTH^Mother^HL70063"],
+            ));
+            all.push(message(
+                "A03^ADT_A03",
+                &id(4),
+                &clock(day, 300),
+                &[&told(2), &format!("{}|{}", at(2), clock(day, 299))],
+            ));
         }
     }
     all
@@ -82,7 +97,12 @@ fn hard_cases() -> Vec<String> {
         message("A31^ADT_A05", "REUSED", &clock(2, 500), &[&person(2, 9)]),
         message("A31^ADT_A05", "REUSED", &clock(3, 500), &[&person(3, 11)]),
         // Known by its discharge alone; and a plan for somebody who never came.
-        message("A03^ADT_A03", "L1", &clock(20, 30), &[&person(4, 3), &pv1("S-4-9", WARDS[3], DOCTORS[4], &clock(20, 1))]),
+        message(
+            "A03^ADT_A03",
+            "L1",
+            &clock(20, 30),
+            &[&person(4, 3), &pv1("S-4-9", WARDS[3], DOCTORS[4], &clock(20, 1))],
+        ),
         message("A05^ADT_A05", "L2", &clock(21, 30), &[&person(4, 4), &pv1("S-4-8", "", DOCTORS[0], "")]),
         message("A11^ADT_A09", "L3", &clock(22, 30), &[&person(3, 4), &pv1("S-3-1", WARDS[1], DOCTORS[0], "")]),
     ]
@@ -137,7 +157,9 @@ fn arrivals(round: u64) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_shuffles_with_duplicates_over_four_connections_come_to_the_same() {
     let expected = state_after(&messages(), 1, "backlog").await;
-    for kind in ["Patient", "Encounter", "Practitioner", "Location", "AllergyIntolerance", "RelatedPerson", "Provenance"] {
+    for kind in
+        ["Patient", "Encounter", "Practitioner", "Location", "AllergyIntolerance", "RelatedPerson", "Provenance"]
+    {
         let needle = format!("\"resourceType\":\"{kind}\"");
         assert!(expected.iter().any(|resource| resource.contains(&needle)), "no {kind}");
     }

@@ -1,11 +1,11 @@
 //! Receive over a real socket: what each kind of bad input is answered with and stored as, the decision table of DESIGN
 //! §4, and the rules of the wire (one answer per frame, in order, on its own connection).
 
+use sandbox::Profile;
 use store::{Status, Verdict};
 use tests::adt::{message, pid, pv1, stamped};
 use tests::scene::{Scene, Settings, until};
 use tests::wire::{Answer, conversation, frame};
-use sandbox::Profile;
 
 /// A frame, and what is said about it.
 struct Case {
@@ -27,10 +27,15 @@ fn case(name: &'static str, bytes: impl Into<Vec<u8>>, answer: [&'static str; 4]
 
 /// A message that is sound but for what `change` makes of it.
 fn spoilt(control_id: &str, change: impl FnOnce(String) -> String) -> String {
-    change(message("A01^ADT_A01", control_id, "20240301101500", &[
-        &pid(&format!("M-{control_id}"), "Spoilt^Sam||19700102|M"),
-        &pv1(&format!("V-{control_id}"), "3W^12^A^NORTH", "", ""),
-    ]))
+    change(message(
+        "A01^ADT_A01",
+        control_id,
+        "20240301101500",
+        &[
+            &pid(&format!("M-{control_id}"), "Spoilt^Sam||19700102|M"),
+            &pv1(&format!("V-{control_id}"), "3W^12^A^NORTH", "", ""),
+        ],
+    ))
 }
 
 fn utf_16(text: &str) -> Vec<u8> {
@@ -48,20 +53,44 @@ fn no_message() -> Vec<Case> {
         case("no frame content", "", ["AR", "", "100", "FRAME_EMPTY"]),
         case("white space alone", "\r\n \r", ["AR", "", "100", "FRAME_EMPTY"]),
         case("MSH alone", "MSH", ["AR", "MSH^1", "100", "NOT_HL7"]),
-        case("one delimiter twice", spoilt("B3", |m| m.replacen("^~\\&", "^^\\&", 1)), ["AR", "MSH^1^2", "102", "DELIMITERS_INVALID"]),
-        case("a letter separates", spoilt("B4", |m| m.replacen("MSH|^~\\&|", "MSHA^~\\&A", 1)), ["AR", "MSH^1", "100", "NOT_HL7"]),
+        case(
+            "one delimiter twice",
+            spoilt("B3", |m| m.replacen("^~\\&", "^^\\&", 1)),
+            ["AR", "MSH^1^2", "102", "DELIMITERS_INVALID"],
+        ),
+        case(
+            "a letter separates",
+            spoilt("B4", |m| m.replacen("MSH|^~\\&|", "MSHA^~\\&A", 1)),
+            ["AR", "MSH^1", "100", "NOT_HL7"],
+        ),
         case("UTF-16", utf_16(&spoilt("B6", |m| m)), ["AR", "", "102", "CHARSET_UNSUPPORTED"]),
     ]
 }
 
 fn refused_headers() -> Vec<Case> {
     vec![
-        case("no MSH-9", spoilt("H1", |m| m.replacen("ADT^A01^ADT_A01", "", 1)), ["AR", "MSH^1^9", "101", "MESSAGE_TYPE_MISSING"]),
-        case("no MSH-9.1", spoilt("H2", |m| m.replacen("ADT^A01^ADT_A01", "^A01", 1)), ["AR", "MSH^1^9", "101", "MESSAGE_TYPE_MISSING"]),
+        case(
+            "no MSH-9",
+            spoilt("H1", |m| m.replacen("ADT^A01^ADT_A01", "", 1)),
+            ["AR", "MSH^1^9", "101", "MESSAGE_TYPE_MISSING"],
+        ),
+        case(
+            "no MSH-9.1",
+            spoilt("H2", |m| m.replacen("ADT^A01^ADT_A01", "^A01", 1)),
+            ["AR", "MSH^1^9", "101", "MESSAGE_TYPE_MISSING"],
+        ),
         case("no MSH-10", spoilt("", |m| m), ["AR", "MSH^1^10", "101", "CONTROL_ID_MISSING"]),
         case("null MSH-10", spoilt("\"\"", |m| m), ["AR", "MSH^1^10", "101", "CONTROL_ID_MISSING"]),
-        case("version 3", spoilt("H4", |m| m.replacen("|2.5.1", "|3.0", 1)), ["AR", "MSH^1^12", "203", "VERSION_UNSUPPORTED"]),
-        case("MSH-11 unknown", spoilt("H5", |m| m.replacen("|P|", "|X|", 1)), ["AR", "MSH^1^11", "202", "PROCESSING_ID_UNSUPPORTED"]),
+        case(
+            "version 3",
+            spoilt("H4", |m| m.replacen("|2.5.1", "|3.0", 1)),
+            ["AR", "MSH^1^12", "203", "VERSION_UNSUPPORTED"],
+        ),
+        case(
+            "MSH-11 unknown",
+            spoilt("H5", |m| m.replacen("|P|", "|X|", 1)),
+            ["AR", "MSH^1^11", "202", "PROCESSING_ID_UNSUPPORTED"],
+        ),
         // Nothing of these is needed, so nothing is refused (W13).
         case("no MSH-12", spoilt("H6", |m| m.replacen("|2.5.1", "|", 1)), ["AA", "", "", ""]),
         case("MSH-6 ^^", spoilt("H7", |m| m.replacen("|HUB|", "|^^|", 1)), ["AA", "", "", ""]),
@@ -78,14 +107,46 @@ fn content() -> Vec<Case> {
     let undecodable = [spoilt("C10", |m| m).as_bytes(), b"NTE|1||\xff\xfe\xe4\r"].concat();
     vec![
         case("no PID", without_pid, ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"]),
-        case("no PID-3", spoilt("C2", |m| m.replacen("M-C2^^^NORTH^MR", "", 1)), ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"]),
-        case("PID-3 without authority", spoilt("C3", |m| m.replacen("^^^NORTH^MR", "", 1)), ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"]),
-        case("null PID-3", spoilt("C4", |m| m.replacen("M-C4^^^NORTH^MR", "\"\"", 1)), ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"]),
-        case("unknown event", message("Z99", "C5", clock, &[&pid("M-C5", "Zett^Zoe")]), ["AA", "MSH^1^9", "201", "UNSUPPORTED_EVENT"]),
-        case("a result", spoilt("C6", |m| m.replacen("ADT^A01^ADT_A01", "ORU^R01^ORU_R01", 1)), ["AA", "MSH^1^9", "201", "UNSUPPORTED_EVENT"]),
-        case("no such birthday", spoilt("C7", |m| m.replacen("19700102", "19700230", 1)), ["AA", "PID^1^7", "102", "INVALID_DATE"]),
-        case("no such EVN-2", stamped("A01^ADT_A01", "C8", clock, "20241301", &[&pid("M-C8", "Acht^Ada")]), ["AA", "EVN^1^2", "102", "INVALID_DATE"]),
-        case("no clock at all", stamped("A01^ADT_A01", "C9", "", "", &[&pid("M-C9", "Neun^Nia")]), ["AE", "EVN^1^2", "101", "CLOCK_MISSING"]),
+        case(
+            "no PID-3",
+            spoilt("C2", |m| m.replacen("M-C2^^^NORTH^MR", "", 1)),
+            ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"],
+        ),
+        case(
+            "PID-3 without authority",
+            spoilt("C3", |m| m.replacen("^^^NORTH^MR", "", 1)),
+            ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"],
+        ),
+        case(
+            "null PID-3",
+            spoilt("C4", |m| m.replacen("M-C4^^^NORTH^MR", "\"\"", 1)),
+            ["AE", "PID^1^3", "101", "NO_PATIENT_IDENTITY"],
+        ),
+        case(
+            "unknown event",
+            message("Z99", "C5", clock, &[&pid("M-C5", "Zett^Zoe")]),
+            ["AA", "MSH^1^9", "201", "UNSUPPORTED_EVENT"],
+        ),
+        case(
+            "a result",
+            spoilt("C6", |m| m.replacen("ADT^A01^ADT_A01", "ORU^R01^ORU_R01", 1)),
+            ["AA", "MSH^1^9", "201", "UNSUPPORTED_EVENT"],
+        ),
+        case(
+            "no such birthday",
+            spoilt("C7", |m| m.replacen("19700102", "19700230", 1)),
+            ["AA", "PID^1^7", "102", "INVALID_DATE"],
+        ),
+        case(
+            "no such EVN-2",
+            stamped("A01^ADT_A01", "C8", clock, "20241301", &[&pid("M-C8", "Acht^Ada")]),
+            ["AA", "EVN^1^2", "102", "INVALID_DATE"],
+        ),
+        case(
+            "no clock at all",
+            stamped("A01^ADT_A01", "C9", "", "", &[&pid("M-C9", "Neun^Nia")]),
+            ["AE", "EVN^1^2", "101", "CLOCK_MISSING"],
+        ),
         case("undecodable bytes", undecodable, ["AA", "", "", ""]),
     ]
 }
@@ -112,7 +173,7 @@ fn assert_answer(case: &Case, answer: &Answer) {
 async fn assert_cases(scene: &Scene, cases: Vec<Case>) {
     for (i, case) in cases.iter().enumerate() {
         let (before, of_verdict) = (scene.receipts_all().await, scene.receipts(case.verdict).await);
-        let alerts = scene.metric("sluice_alerts_total", &format!("\"{}\"", case.answer[3]));
+        let alerts = scene.alerts(case.answer[3]);
         let sound = |n: usize| spoilt(&format!("SOUND-{i}-{n}"), |m| m);
         let bytes = [frame(sound(1)), frame(&case.bytes), frame(sound(2))].concat();
         let answers = scene.send_bytes(&bytes).await;
@@ -123,8 +184,8 @@ async fn assert_cases(scene: &Scene, cases: Vec<Case>) {
         let own = if case.verdict == Verdict::Applied { 3 } else { 1 };
         assert_eq!(scene.receipts(case.verdict).await, of_verdict + own, "{}: verdict", case.name);
         if case.verdict != Verdict::Applied {
-            let alerted = scene.metric("sluice_alerts_total", &format!("\"{}\"", case.answer[3]));
-            assert_eq!(alerted, alerts + 1.0, "{}: alert", case.name);
+            let alerted = scene.alerts(case.answer[3]);
+            assert_eq!(alerted, alerts + 1, "{}: alert", case.name);
         }
         let traced = scene.trace(&answers[1].control_id()).await;
         if let Some(receipt) = traced.receipts.first() {
@@ -234,9 +295,7 @@ async fn w1_pipelined_frames_are_answered_in_order_also_when_nobody_waits() {
 async fn w19_each_answer_on_its_own_connection() {
     let scene = Scene::start().await;
     let addr = scene.gateway.mllp[0];
-    let of = |who: &str| -> Vec<u8> {
-        (0..40).flat_map(|n| frame(spoilt(&format!("{who}{n}"), |m| m))).collect()
-    };
+    let of = |who: &str| -> Vec<u8> { (0..40).flat_map(|n| frame(spoilt(&format!("{who}{n}"), |m| m))).collect() };
     let (left, right) = (of("L"), of("R"));
     let (left, right) = tokio::join!(conversation(addr, &left), conversation(addr, &right));
     for (who, answers) in [("L", left), ("R", right)] {
@@ -260,7 +319,9 @@ async fn assert_nothing_written(scene: &Scene, again: impl AsRef<[u8]>) -> Answe
 async fn rows_1_and_2_resends_exact_restamped_and_re_encoded() {
     let scene = Scene::start().await;
     let patient = pid("R-1", "M\u{fc}ller^J\u{f6}rg||19600504|M");
-    let build = |id: &str, sent: &str| stamped("A01^ADT_A01", id, sent, "20240301101500", &[&patient, &pv1("RV-1", "3W", "", "")]);
+    let build = |id: &str, sent: &str| {
+        stamped("A01^ADT_A01", id, sent, "20240301101500", &[&patient, &pv1("RV-1", "3W", "", "")])
+    };
     let first = build("R1", "20240301101501");
     let answer = scene.send(&[&first]).await.remove(0);
     assert_eq!(answer.code(), "AA");
@@ -276,7 +337,10 @@ async fn rows_1_and_2_resends_exact_restamped_and_re_encoded() {
         ("R3", latin),
         ("R4", own.into_bytes()),
         ("R5", build("R5", "20240301101501").replace('\r', "\n").into_bytes()),
-        ("R6", build("R6", "20240301101501").replace('\r', "||\r\n").replacen("MSH|^~\\&||", "MSH|^~\\&|", 1).into_bytes()),
+        (
+            "R6",
+            build("R6", "20240301101501").replace('\r', "||\r\n").replacen("MSH|^~\\&||", "MSH|^~\\&|", 1).into_bytes(),
+        ),
         ("R7", [b"\xef\xbb\xbf", build("R7", "20240301101501").as_bytes()].concat()),
     ] {
         let answer = assert_nothing_written(&scene, &again).await;
@@ -296,10 +360,11 @@ async fn row_3_msh_7_is_the_only_clock() {
         ..Settings::default()
     };
     let scene = Scene::with(settings, Profile::default()).await;
-    let build = |application: &str, id: &str, sent: &str| {
-        stamped("A31^ADT_A05", id, sent, "", &[&pid(&format!("S-{application}"), "Drei^Dora||19500101|F")])
-            .replacen("|WARD|", &format!("|{application}|"), 1)
-    };
+    let build =
+        |application: &str, id: &str, sent: &str| {
+            stamped("A31^ADT_A05", id, sent, "", &[&pid(&format!("S-{application}"), "Drei^Dora||19500101|F")])
+                .replacen("|WARD|", &format!("|{application}|"), 1)
+        };
     scene.accept(&[build("WARD", "S1", "20240301101500"), build("WARD", "S2", "20240301111500")]).await;
     let trace = scene.trace("S2").await;
     assert_eq!(trace.receipts[0].verdict, Verdict::Applied);
@@ -314,7 +379,12 @@ async fn row_3_msh_7_is_the_only_clock() {
 async fn rows_4_to_7_reuse_correction_late_and_new() {
     let scene = Scene::start().await;
     let of = |mrn: &str, id: &str, clock: &str, family: &str| {
-        message("A08^ADT_A01", id, clock, &[&pid(mrn, &format!("{family}^Vera||19600504|F")), &pv1(&format!("V{mrn}"), "3W", "", "")])
+        message(
+            "A08^ADT_A01",
+            id,
+            clock,
+            &[&pid(mrn, &format!("{family}^Vera||19600504|F")), &pv1(&format!("V{mrn}"), "3W", "", "")],
+        )
     };
     let family = |mrn: &str| {
         let patient = scene.resource("Patient", mrn);
@@ -328,7 +398,9 @@ async fn rows_4_to_7_reuse_correction_late_and_new() {
     assert_eq!(trace.receipts[1].alerts, ["CONTROL_ID_REUSE"]);
     assert_eq!((family("Q-1").as_deref(), family("Q-2").as_deref()), (Some("Sieben"), Some("Vier")));
     // Row 5: the same event of the same visit with other content.
-    scene.accept(&[of("Q-1", "Q2", "20240301100000", "Siebener").replacen("20240301100000", "20240301100500", 1)]).await;
+    scene
+        .accept(&[of("Q-1", "Q2", "20240301100000", "Siebener").replacen("20240301100000", "20240301100500", 1)])
+        .await;
     scene.drained().await;
     let corrected = scene.trace("Q2").await;
     assert_eq!(corrected.receipts[0].verdict, Verdict::AppliedCorrection);

@@ -5,6 +5,8 @@
 //! messages (`SLUICE_TEST_CORPUS`); with `SLUICE_TEST_ORACLE` every bundle is validated independently. Says aloud what it
 //! skips; CI sets `SLUICE_TEST_REQUIRED`, under which skipping fails.
 
+#![expect(clippy::float_cmp, reason = "figures of metrics are counts")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -49,7 +51,10 @@ async fn send_all(mllp: &str, messages: &[Vec<u8>], connections: usize) -> Vec<V
         players.spawn(async move {
             let mut client = Client::connect(&mllp).await.expect("connects");
             let mut answers = Vec::new();
-            client.send_all(&hand, 16, |_, answer| answers.push(answer.to_vec())).await.expect("every frame is answered");
+            client
+                .send_all(&hand, 16, |_, answer| answers.push(answer.to_vec()))
+                .await
+                .expect("every frame is answered");
             assert_eq!(answers.len(), hand.len());
             answers
         });
@@ -120,11 +125,19 @@ async fn once_and_again(given: &Given, kind: &str) {
         assert_bundles_are_valid(oracle, &bundles);
     }
     let requests = metrics::value(&tests::http::client(), &gateway.http, "sluice_fhir_requests_total", "").await;
-    println!("{kind}: {} messages, {} resources, {writes} writes, {requests} requests", given.messages.len(), first.len());
+    println!(
+        "{kind}: {} messages, {} resources, {writes} writes, {requests} requests",
+        given.messages.len(),
+        first.len()
+    );
 }
 
 /// Sends every message until it is answered, whatever happens to the gateway; gives each message's answer.
-async fn send_through_kills(mllp: String, messages: Vec<Vec<u8>>, answered: Arc<AtomicUsize>) -> Vec<(Vec<u8>, Vec<u8>)> {
+async fn send_through_kills(
+    mllp: String,
+    messages: Vec<Vec<u8>>,
+    answered: Arc<AtomicUsize>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut answers = Vec::new();
     let mut client = None;
     for message in messages {

@@ -253,14 +253,11 @@ fn is_version_2(version: Element<'_>) -> bool {
 /// Checks every resource of a message against R4, apart from what other messages may still say. A message that fails
 /// parks, since what it adds to could never be written.
 pub fn check(content: Content) -> Result<Mapped, Fault> {
-    let chart = Chart::of(content.event);
-    let rendered = chart.resources().map(|(key, state)| state.render(&key.resource_type));
+    let rendered = Chart::of(content.event).into_rendered().map(|(_, rendered)| rendered);
     let complete = rendered.filter(|r| r.missing.is_empty());
     match complete.flat_map(|r| r.faults).next() {
         None => Ok(content.mapped),
-        Some(fault) => {
-            Err(Fault::new(Outcome::CheckFailed, None, format!("{}: {}", fault.path, fault.code.as_str())))
-        }
+        Some(fault) => Err(Fault::new(Outcome::CheckFailed, None, format!("{}: {}", fault.path, fault.code.as_str()))),
     }
 }
 

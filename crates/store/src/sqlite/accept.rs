@@ -262,11 +262,7 @@ async fn write_rare(connection: &mut SqliteConnection, arrivals: &[&Arrival], wr
     message_rows(arrivals, &writes.promoted)?.execute(connection, PROMOTE).await?;
     let mut lowered = Rows::new(4);
     for (id, told) in &writes.lowered {
-        lowered
-            .add(*id)?
-            .add(told.order_key.as_slice())?
-            .add(told.message_control_id.as_str())?
-            .add(told.receipt)?;
+        lowered.add(*id)?.add(told.order_key.as_slice())?.add(told.message_control_id.as_str())?.add(told.receipt)?;
     }
     // What was folded with the greater key has to be folded anew; a message put aside stays there.
     lowered.execute(connection, LOWER).await?;
