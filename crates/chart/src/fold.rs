@@ -206,6 +206,10 @@ impl Chart {
         self.resources.iter()
     }
 
+    pub(crate) fn into_resources(self) -> impl Iterator<Item = (ResourceKey, ResourceState)> {
+        self.resources.into_iter()
+    }
+
     /// Every register that only the hash decided, in order.
     pub fn ambiguous(&self) -> Vec<Ambiguity> {
         let mut found = Vec::new();

@@ -48,14 +48,31 @@ impl Chart {
     }
 }
 
+impl Chart {
+    /// Every resource rendered, in the order of keys.
+    pub fn into_rendered(self) -> impl Iterator<Item = (ResourceKey, Rendered)> {
+        self.into_resources().map(|(key, state)| {
+            let rendered = state.into_rendered(&key.resource_type);
+            (key, rendered)
+        })
+    }
+}
+
 impl ResourceState {
     /// The state as a resource of a type.
     pub fn render(&self, resource_type: &str) -> Rendered {
-        let registers = winners::of(resource_type, &self.registers);
-        let mut members = place::build(&registers);
+        self.clone().into_rendered(resource_type)
+    }
+
+    fn into_rendered(self, resource_type: &str) -> Rendered {
+        let left_out = winners::left_out(resource_type, &self.registers);
+        let counting = self.registers.into_iter().filter(|(path, _)| !left_out.contains(path));
+        let mut members = place::build(counting.filter_map(|(path, entry)| Some((path, entry.value?))));
         members.insert(SmolStr::new_static("resourceType"), Json::string(resource_type));
         let mut issues = Vec::new();
-        order_periods(&mut members, resource_type, &mut issues);
+        for path in order_periods(&mut members) {
+            issues.push(RenderIssue { code: PERIOD_REVERSED, path: [resource_type, &path, ".end"].concat() });
+        }
         let json = Json::Object(members);
         let (missing, faults) = fhir::check(&json).into_iter().partition::<Vec<_>, _>(is_missing);
         Rendered { json, missing: missing.into_iter().map(|i| i.path).collect(), faults, issues }
@@ -67,26 +84,29 @@ fn is_missing(issue: &CheckIssue) -> bool {
     issue.code == CheckCode::Cardinality && issue.message.ends_with("required")
 }
 
-/// Drops the end of each Period that ends before it starts, at any depth.
-fn order_periods(members: &mut Object, path: &str, issues: &mut Vec<RenderIssue>) {
+/// Drops the end of each Period that ends before it starts, at any depth; gives their paths (`.period`, `.name[0].period`).
+fn order_periods(members: &mut Object) -> Vec<String> {
+    let mut found = Vec::new();
     if is_reversed_period(members) {
         members.remove("end");
         members.remove("_end");
-        issues.push(RenderIssue { code: PERIOD_REVERSED, path: format!("{path}.end") });
+        found.push(String::new());
     }
     for (name, value) in members {
         match value {
-            Json::Object(inner) => order_periods(inner, &format!("{path}.{name}"), issues),
+            Json::Object(inner) => found.extend(order_periods(inner).into_iter().map(|below| format!(".{name}{below}"))),
             Json::Array(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
                     if let Json::Object(inner) = item {
-                        order_periods(inner, &format!("{path}.{name}[{i}]"), issues);
+                        let below = order_periods(inner).into_iter();
+                        found.extend(below.map(|below| format!(".{name}[{i}]{below}")));
                     }
                 }
             }
             _ => {}
         }
     }
+    found
 }
 
 /// Of R4's types only Period has `start` and `end` and nothing besides but what every element has.

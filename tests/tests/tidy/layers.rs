@@ -18,7 +18,7 @@ struct Layer {
 }
 
 /// DESIGN §8. `console` comes with the console.
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     Layer {
         name: "hl7",
         uses: &[],
@@ -54,6 +54,7 @@ const LAYERS: [Layer; 11] = [
         tests_use: &[],
         outside: None,
     },
+    Layer { name: "fuzz", uses: &["hl7", "fhir", "mapping", "mllp"], tests_use: &[], outside: None },
     Layer {
         name: "tests",
         uses: &["hl7", "fhir", "mapping", "chart", "mllp", "store", "writer", "sandbox", "console", "gateway"],

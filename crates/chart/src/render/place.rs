@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fhir::{Json, Object};
+use mapping::RegisterPath;
 use smol_str::SmolStr;
 
-use super::winners::Winner;
 
 /// Where among the items of an element a register's items stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,17 +70,17 @@ impl<'s> Place<'s> {
 
 /// Items of one element by slot, and of the primitive's extensions beside it.
 #[derive(Default)]
-struct Items<'s> {
-    plain: BTreeMap<Slot, &'s [Json]>,
-    extended: BTreeMap<Slot, &'s [Json]>,
+struct Items {
+    plain: BTreeMap<Slot, Vec<Json>>,
+    extended: BTreeMap<Slot, Vec<Json>>,
 }
 
-/// The members of the resource that the registers make up.
-pub(super) fn build(winners: &[Winner<'_>]) -> Object {
+/// The members of the resource that the registers make up; the registers' values become part of it.
+pub(super) fn build(registers: impl Iterator<Item = (RegisterPath, Json)>) -> Object {
     let mut members = Object::new();
-    let mut repeating: BTreeMap<(&[&str], &str), Items<'_>> = BTreeMap::new();
-    for Winner { place, entry } in winners {
-        let Some(value) = &entry.value else { continue };
+    let mut repeating: BTreeMap<(SmolStr, SmolStr), Items> = BTreeMap::new();
+    for (path, value) in registers {
+        let place = Place::parse(&path);
         let Some(slot) = place.slot else {
             if let Some(clean) = cleaned(value) {
                 put(&mut members, place.steps(), clean);
@@ -88,37 +88,48 @@ pub(super) fn build(winners: &[Winner<'_>]) -> Object {
             continue;
         };
         let items = match value {
-            Json::Array(items) => items.as_slice(),
-            single => std::slice::from_ref(single),
+            Json::Array(items) => items,
+            single => vec![single],
         };
-        match place.leaf.strip_prefix('_') {
-            Some(plain) => repeating.entry((&place.parents, plain)).or_default().extended.insert(slot, items),
-            None => repeating.entry((&place.parents, place.leaf)).or_default().plain.insert(slot, items),
-        };
+        let plain = place.leaf.strip_prefix('_');
+        let of = repeating.entry((joined(&place.parents), SmolStr::new(plain.unwrap_or(place.leaf)))).or_default();
+        let slots = if plain.is_some() { &mut of.extended } else { &mut of.plain };
+        slots.insert(slot, items);
     }
     for ((parents, leaf), items) in repeating {
-        let (plain, extended) = concatenated(&items);
-        let extension = ["_", leaf].concat();
-        for (name, array) in [(leaf, plain), (&extension, extended)] {
-            if array.iter().any(|item| *item != Json::Null) {
-                put(&mut members, parents.iter().copied().chain([name]), Json::Array(array));
-            }
+        let (plain, extended) = concatenated(items);
+        let parents = || parents.split('.').filter(|parent| !parent.is_empty());
+        if plain.iter().any(|item| *item != Json::Null) {
+            put(&mut members, parents().chain([leaf.as_str()]), Json::Array(plain));
+        }
+        if extended.iter().any(|item| *item != Json::Null) {
+            let extension = ["_", &leaf].concat();
+            put(&mut members, parents().chain([extension.as_str()]), Json::Array(extended));
         }
     }
     members
 }
 
+/// Most registers have no parents.
+fn joined(parents: &[&str]) -> SmolStr {
+    match parents {
+        [] => SmolStr::default(),
+        [one] => SmolStr::new(one),
+        more => SmolStr::from(more.join(".")),
+    }
+}
+
 /// The items of all slots in order, each once, and the extensions at the same places.
-fn concatenated(items: &Items<'_>) -> (Vec<Json>, Vec<Json>) {
-    let slots: BTreeSet<Slot> = items.plain.keys().chain(items.extended.keys()).copied().collect();
+fn concatenated(items: Items) -> (Vec<Json>, Vec<Json>) {
+    let Items { mut plain, mut extended } = items;
+    let slots: BTreeSet<Slot> = plain.keys().chain(extended.keys()).copied().collect();
     let mut pairs: Vec<(Json, Json)> = Vec::new();
     for slot in slots {
-        let of = |all: &BTreeMap<Slot, &[Json]>, i: usize| {
-            all.get(&slot).and_then(|items| items.get(i)).and_then(cleaned).unwrap_or(Json::Null)
-        };
-        let length = |all: &BTreeMap<Slot, &[Json]>| all.get(&slot).map_or(0, |items| items.len());
-        for i in 0..length(&items.plain).max(length(&items.extended)) {
-            let pair = (of(&items.plain, i), of(&items.extended, i));
+        let mut said = plain.remove(&slot).unwrap_or_default().into_iter();
+        let mut beside = extended.remove(&slot).unwrap_or_default().into_iter();
+        for _ in 0..said.len().max(beside.len()) {
+            let one = |item: Option<Json>| item.and_then(cleaned).unwrap_or(Json::Null);
+            let pair = (one(said.next()), one(beside.next()));
             if pair != (Json::Null, Json::Null) {
                 pairs.push(pair);
             }
@@ -150,19 +161,28 @@ fn put<'p>(members: &mut Object, path: impl Iterator<Item = &'p str>, value: Jso
 }
 
 /// A value without what R4 forbids: empty objects, arrays and strings (§2.6.2), and `null` outside an array.
-fn cleaned(value: &Json) -> Option<Json> {
+fn cleaned(value: Json) -> Option<Json> {
     match value {
         Json::Null => None,
-        Json::String(text) => (!text.is_empty()).then(|| value.clone()),
-        Json::Bool(_) | Json::Number(_) => Some(value.clone()),
+        Json::String(text) => (!text.is_empty()).then_some(Json::String(text)),
+        Json::Bool(_) | Json::Number(_) => Some(value),
         Json::Array(items) => {
             // A null keeps a primitive beside its extensions; an object that says nothing keeps no place.
-            let said = |item: &Json| cleaned(item).or_else(|| (!matches!(item, Json::Object(_))).then_some(Json::Null));
-            let items: Vec<Json> = items.iter().filter_map(said).collect();
+            let said = |item: Json| {
+                let is_object = matches!(item, Json::Object(_));
+                cleaned(item).or_else(|| (!is_object).then_some(Json::Null))
+            };
+            let items: Vec<Json> = items.into_iter().filter_map(said).collect();
             items.iter().any(|item| *item != Json::Null).then_some(Json::Array(items))
         }
-        Json::Object(members) => {
-            let members: Object = members.iter().filter_map(|(name, v)| Some((name.clone(), cleaned(v)?))).collect();
+        Json::Object(mut members) => {
+            members.retain(|_, member| match cleaned(std::mem::replace(member, Json::Null)) {
+                Some(clean) => {
+                    *member = clean;
+                    true
+                }
+                None => false,
+            });
             (!members.is_empty()).then_some(Json::Object(members))
         }
     }

@@ -1,7 +1,7 @@
 //! Which registers of a resource count, where some exclude others: the types of a choice element (R4 §2.6.1.4), and the
 //! extensions of a primitive whose value has changed since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::collections::btree_map::Entry as Slot;
 
 use fhir::ElementTable;
@@ -12,10 +12,11 @@ use super::place::Place;
 use crate::fold::Entry;
 use crate::order::OrderKey;
 
-/// A register that counts: where it goes and what it holds.
-pub(super) struct Winner<'s> {
-    pub(super) place: Place<'s>,
-    pub(super) entry: &'s Entry,
+/// A register: where it goes and what it holds.
+struct Winner<'s> {
+    path: &'s RegisterPath,
+    place: Place<'s>,
+    entry: &'s Entry,
 }
 
 /// By whose word: greater is later.
@@ -23,18 +24,20 @@ fn word(entry: &Entry) -> (Strength, &OrderKey) {
     (entry.strength, &entry.key)
 }
 
-/// The registers that count, in the order of their names.
-pub(super) fn of<'s>(resource_type: &str, registers: &'s BTreeMap<RegisterPath, Entry>) -> Vec<Winner<'s>> {
-    let all = registers.iter().map(|(path, entry)| Winner { place: Place::parse(path), entry });
-    let mut winners: Vec<Winner<'_>> = all.filter(|w| !is_outdated(w, registers)).collect();
-    let chosen = chosen_types(resource_type, &winners);
-    if !chosen.is_empty() {
-        winners.retain(|w| {
-            let mut along = choices(resource_type, &w.place).into_iter();
-            along.all(|(family, variant)| chosen.get(&family).is_none_or(|c| c.variant == variant))
-        });
+/// The registers that do not count.
+pub(super) fn left_out(resource_type: &str, registers: &BTreeMap<RegisterPath, Entry>) -> BTreeSet<RegisterPath> {
+    let all = registers.iter().map(|(path, entry)| Winner { path, place: Place::parse(path), entry });
+    let (outdated, current): (Vec<_>, Vec<_>) = all.partition(|w| is_outdated(w, registers));
+    let mut left_out: BTreeSet<RegisterPath> = outdated.into_iter().map(|w| w.path.clone()).collect();
+    let along: Vec<_> = current.iter().map(|winner| (winner, choices(resource_type, &winner.place))).collect();
+    let chosen = chosen_types(&along);
+    for (winner, choices) in along {
+        let mut others = choices.iter().filter_map(|(family, variant)| Some((chosen.get(family)?, variant)));
+        if others.any(|(chosen, variant)| chosen.variant != *variant) {
+            left_out.insert(winner.path.clone());
+        }
     }
-    winners
+    left_out
 }
 
 /// Is it an extension of a primitive whose value another message has set or cleared since? It was about the old value.
@@ -56,12 +59,12 @@ struct Chosen<'s> {
 
 /// For each choice element, the type that was said last; of two in one message the later in the alphabet, which takes
 /// `deceasedDateTime` over `deceasedBoolean`.
-fn chosen_types<'s>(resource_type: &str, winners: &[Winner<'s>]) -> BTreeMap<SmolStr, Chosen<'s>> {
+fn chosen_types<'s>(along: &[(&Winner<'s>, Vec<(SmolStr, &'s str)>)]) -> BTreeMap<SmolStr, Chosen<'s>> {
     let mut chosen: BTreeMap<SmolStr, Chosen<'s>> = BTreeMap::new();
-    for winner in winners.iter().filter(|w| w.entry.value.is_some()) {
-        for (family, variant) in choices(resource_type, &winner.place) {
+    for (winner, choices) in along.iter().filter(|(w, _)| w.entry.value.is_some()) {
+        for (family, variant) in choices {
             let candidate = Chosen { variant, by: word(winner.entry) };
-            match chosen.entry(family) {
+            match chosen.entry(family.clone()) {
                 Slot::Vacant(free) => {
                     free.insert(candidate);
                 }
@@ -80,6 +83,10 @@ fn chosen_types<'s>(resource_type: &str, winners: &[Winner<'s>]) -> BTreeMap<Smo
 /// The choice elements along a register's path, each as `deceased[x]` behind its parents, with the type's member
 /// `deceasedDateTime`.
 fn choices<'s>(resource_type: &str, place: &Place<'s>) -> Vec<(SmolStr, &'s str)> {
+    // A variant has its type's capital behind the stem; most members are one plain word.
+    if !place.steps().any(|step| step.bytes().any(|b| b.is_ascii_uppercase())) {
+        return Vec::new();
+    }
     let steps: Vec<&'s str> = place.steps().collect();
     let found = ElementTable::r4().choices_along(resource_type, &steps).into_iter();
     let named = found.filter_map(|(at, stem)| {
