@@ -81,9 +81,9 @@ fn every_rule_fires_in_a_golden_case() {
     let mut silent = Vec::new();
     for rule in judge.plan().rules() {
         let excused = NEVER.iter().any(|(map, target, _)| *map == rule.map && *target == rule.target);
-        let fires = fired.contains(&(rule.file.to_owned(), rule.line));
-        if fires == excused {
-            let what = if fires { "fires, though listed as one that can't" } else { "never fires" };
+        let seen = fired.contains(&(rule.file.to_owned(), rule.line));
+        if seen == excused {
+            let what = if seen { "fires, though listed as one that can't" } else { "never fires" };
             silent.push(format!("{}:{} {} {}", rule.file, rule.line, rule.target, what));
         }
     }

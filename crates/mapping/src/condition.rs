@@ -191,7 +191,11 @@ impl Parser<'_> {
                 "IN" => Condition::In(path, self.list()?),
                 "LST.COUNT" if !negated => Condition::Count(path, self.measure()?),
                 "LENGTH" if !negated => Condition::Length(path, self.measure()?),
-                other => return Err(format!("`{other}` is no test; tests are VALUED, NUMERIC, EQUALS, IN, LST.COUNT, LENGTH")),
+                other => {
+                    return Err(format!(
+                        "`{other}` is no test; tests are VALUED, NUMERIC, EQUALS, IN, LST.COUNT, LENGTH"
+                    ));
+                }
             },
             Some(other) => return Err(format!("wanted a test, found {}", other.show())),
             None => return Err("condition ends where a test should follow".to_owned()),

@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use crate::contribution::Scope;
 use crate::instance::Instance;
 use crate::node::Node;
-use crate::plan::{Identity, Plan};
+use crate::plan::{IdentifiedBy, Identity, Plan};
 use crate::sender::{Context, EncounterFallback};
 
 /// The outcome for one resource.
@@ -67,12 +67,13 @@ impl<'a> Identifier<'a> {
         resolve: &impl Fn(usize) -> Option<Json>,
     ) -> Option<Identified> {
         let identity = self.plan.identities.get(&instance.resource)?;
-        if identity.per_message {
-            let parts = [("message", self.context.message_id.to_owned())];
-            return Some(self.own(&instance.resource, None, &parts));
-        }
-        if identity.content_only {
-            return self.by_content(instance, identity, subject?, resolve);
+        match identity.by {
+            IdentifiedBy::Message => {
+                let parts = [("message", self.context.message_id.to_owned())];
+                return Some(self.own(&instance.resource, None, &parts));
+            }
+            IdentifiedBy::Content => return self.by_content(instance, identity, subject?, resolve),
+            IdentifiedBy::Identifier => {}
         }
         // PV1-19 identifies a visit; PV1-50 only where the sender is configured so.
         let is_encounter = instance.resource == "Encounter";

@@ -286,7 +286,18 @@ pub(crate) struct BindReference {
     pub label: usize,
 }
 
-/// What identifies a resource of a type.
+/// What identifies resources of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdentifiedBy {
+    /// The message: there is one in each.
+    Message,
+    /// Content alone: their identifiers are of something else than this resource.
+    Content,
+    /// A business identifier, else content.
+    Identifier,
+}
+
+/// `[Patient]` of `identity.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub scope: Scope,
@@ -296,11 +307,8 @@ pub(crate) struct Identity {
     pub slots: Vec<SmolStr>,
     /// Registers whose content identifies where no identifier does.
     pub content: Vec<SmolStr>,
-    /// Identifiers do not identify: they are of something else than this resource.
-    pub content_only: bool,
     pub required: bool,
-    /// One per message, by the message's id.
-    pub per_message: bool,
+    pub by: IdentifiedBy,
     /// Whether the type has room for an identifier of ours.
     pub has_identifier: bool,
 }

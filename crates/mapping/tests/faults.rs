@@ -27,6 +27,21 @@ fn one(found: &[String], wanted: &str) {
 }
 
 #[test]
+fn content_alone_identifies_only_where_there_is_some_and_no_identifier() {
+    let identity = rule_files().into_iter().find(|(path, _)| path == "identity.toml").unwrap().1;
+    let with = |section: &str| {
+        let (before, _) = identity.split_once("[RelatedPerson]").unwrap();
+        faults(
+            "identity.toml",
+            &format!("{before}[RelatedPerson]\nscope = \"subject\"\ncontent_only = true\n{section}"),
+        )
+    };
+    assert_eq!(with("content = [\"name\"]"), Vec::<String>::new());
+    one(&with(""), "`content_only` goes with `content`");
+    one(&with("content = [\"name\"]\nidentifier_types = [\"SS\"]"), "without identifiers");
+}
+
+#[test]
 fn a_rule_is_checked_against_r4() {
     assert_eq!(rule("from = \"PD1-1\"\nto = \"active\""), Vec::<String>::new());
     for (body, wanted) in [

@@ -71,12 +71,11 @@ impl Map {
 
 /// What became of every field, then the issues, a line each; no content of the message.
 pub fn explanation(judge: &Judge, message: &Message<'_>, content: &Content) -> String {
-    let mut text = format!("{}\n", content.mapped.ledger.explain(message, judge.plan()));
-    for issue in &content.mapped.issues {
-        let meaning = issue.code.meaning();
-        text.push_str(&format!("{} at {} {}: {}\n", issue.code, issue.location, issue.path, meaning.trim()));
-    }
-    text
+    let issues = content.mapped.issues.iter().map(|issue| {
+        format!("{} at {} {}: {}\n", issue.code, issue.location, issue.path, issue.code.meaning().trim())
+    });
+    let ledger = content.mapped.ledger.explain(message, judge.plan());
+    std::iter::once(format!("{ledger}\n")).chain(issues).collect()
 }
 
 /// The transaction that would create the message's resources on an empty server.

@@ -9,7 +9,7 @@ use crate::contribution::Scope;
 use crate::elements::{self, TypeKind};
 use crate::fault::Place;
 use crate::identity::{covers, is_per_message};
-use crate::plan::Identity;
+use crate::plan::{IdentifiedBy, Identity};
 use crate::rule_file::RawIdentity;
 
 impl Compiler {
@@ -67,9 +67,8 @@ impl Compiler {
             types: small(raw.identifier_types),
             slots: small(raw.identifier_slots),
             content: small(raw.content),
-            content_only: raw.content_only,
             required: raw.required,
-            per_message: false,
+            by: if raw.content_only { IdentifiedBy::Content } else { IdentifiedBy::Identifier },
             has_identifier: has_identifier(&raw.resource),
         })
     }
@@ -95,9 +94,8 @@ fn per_message(resource: &str) -> Identity {
         types: Vec::new(),
         slots: Vec::new(),
         content: Vec::new(),
-        content_only: false,
         required: false,
-        per_message: true,
+        by: IdentifiedBy::Message,
         has_identifier: has_identifier(resource),
     }
 }
