@@ -277,7 +277,7 @@ mod tests {
             read("IF PID-11 LST.COUNT EQUALS 1 AND PID-11.9 IS NOT VALUED"),
             Ok(All(vec![count, Not(Box::new(Valued(field(11, 9))))]))
         );
-        assert_eq!(read("PID-7 NOT NUMERIC"), Ok(Not(Box::new(Numeric(field(7, 0))))));
+        assert_eq!(read("PID-7 NOT NUMERIC"), Ok(Not(Box::new(Condition::Numeric(field(7, 0))))));
         assert_eq!(read("PID-7 LENGTH GREATER THAN 8"), Ok(Length(field(7, 0), Measure::Over(8))));
         assert_eq!(
             read("PID-3 VALUED OR NOT (PID-8.1 IN (\"A\", \"B\") AND PID-5 EQUALS \"x y\")"),
