@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::metrics::Metrics;
 
@@ -37,24 +40,24 @@ impl Readiness {
     }
 }
 
+/// What the endpoint shows.
 #[derive(Clone)]
-struct Shared {
-    metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
+pub struct Shared {
+    /// What is stored.
+    pub store: Arc<dyn Store>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Whether traffic may come.
+    pub readiness: Arc<Readiness>,
 }
 
 /// Serves until `stop`.
-pub async fn serve(
-    listener: TcpListener,
-    metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, shared: Shared, stop: CancellationToken) -> std::io::Result<()> {
     let app = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(render))
-        .with_state(Shared { metrics, readiness });
+        .with_state(shared);
     axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
@@ -66,6 +69,11 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     }
 }
 
+/// Gauges of the store are read now: who scrapes sees what is, from the first scrape on.
 async fn render(State(shared): State<Shared>) -> impl IntoResponse {
+    match shared.store.counts().await {
+        Ok(counts) => shared.metrics.stored(&counts, SystemTime::now()),
+        Err(error) => warn!(%error, "the gauges of the store are old"),
+    }
     ([("content-type", "text/plain; version=0.0.4")], shared.metrics.render())
 }

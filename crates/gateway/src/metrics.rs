@@ -1,8 +1,11 @@
 //! The counters and gauges of `/metrics`. Labels are codes and names from the configuration, never message content.
 
+use std::time::SystemTime;
+
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use store::{Counts, Status};
 
 /// All metrics of one process.
 #[expect(missing_docs, reason = "each is explained by its help text below")]
@@ -78,6 +81,18 @@ impl Metrics {
             pending_age_seconds: number("sluice_pending_age_seconds", "Age of the oldest message not yet delivered")?,
             registry,
         })
+    }
+
+    /// Takes over the figures of the store.
+    pub fn stored(&self, counts: &Counts, now: SystemTime) {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        for status in [Status::Pending, Status::Applied, Status::Parked, Status::Rejected] {
+            let count = counts.statuses.get(&status).copied().unwrap_or(0);
+            self.messages.with_label_values(&[status.as_str()]).set(gauge(count));
+        }
+        let age = counts.oldest_pending.and_then(|at| now.duration_since(at).ok());
+        self.pending_age_seconds.set(age.map_or(0, |age| gauge(age.as_secs())));
+        self.subjects_parked.set(gauge(counts.parked_subjects.values().sum()));
     }
 
     /// The Prometheus text format.

@@ -6,12 +6,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mapping::Plan;
 use mllp::{FrameEnd, Limits, Listener, ListenerConfig, OnOversize};
+use store::Store;
 use store::sqlite::{SqliteOptions, SqliteStore};
-use store::{Status, Store};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::receive::Receiver;
 use crate::rules;
 
-/// How often gauges are read from the store.
+/// How often gauges are read from a listener.
 const GAUGE_PERIOD: Duration = Duration::from_secs(1);
 /// Longest wait between tries to reach a FHIR server that is down at the start.
 const CONNECT_PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -147,7 +147,6 @@ impl Gateway {
             gateway.listen(listener, &config.stop).await?;
         }
         gateway.serve_http(http_listener);
-        gateway.gauge();
         gateway.deliver(config);
         gateway.readiness.store(true);
         gateway.readiness.listening(true);
@@ -181,32 +180,15 @@ impl Gateway {
     }
 
     fn serve_http(&mut self, listener: TcpListener) {
-        let (metrics, readiness) = (Arc::clone(&self.metrics), Arc::clone(&self.readiness));
+        let shared = http::Shared {
+            store: Arc::clone(&self.store),
+            metrics: Arc::clone(&self.metrics),
+            readiness: Arc::clone(&self.readiness),
+        };
         let stop = self.delivering.clone();
         self.tasks.spawn(async move {
-            if let Err(error) = http::serve(listener, metrics, readiness, stop).await {
+            if let Err(error) = http::serve(listener, shared, stop).await {
                 warn!(%error, "the HTTP endpoint ended");
-            }
-        });
-    }
-
-    /// Reads gauges from the store.
-    fn gauge(&mut self) {
-        let (store, metrics, stop) = (Arc::clone(&self.store), Arc::clone(&self.metrics), self.delivering.clone());
-        self.tasks.spawn(async move {
-            while !stop.is_cancelled() {
-                if let Ok(counts) = store.counts().await {
-                    for status in [Status::Pending, Status::Applied, Status::Parked, Status::Rejected] {
-                        let count = counts.statuses.get(&status).copied().unwrap_or(0);
-                        let gauge = metrics.messages.with_label_values(&[status.as_str()]);
-                        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
-                    }
-                    let age = counts.oldest_pending.and_then(|at| SystemTime::now().duration_since(at).ok());
-                    metrics.pending_age_seconds.set(age.map_or(0, |a| i64::try_from(a.as_secs()).unwrap_or(i64::MAX)));
-                    let parked: u64 = counts.parked_subjects.values().sum();
-                    metrics.subjects_parked.set(i64::try_from(parked).unwrap_or(i64::MAX));
-                }
-                tokio::select! { () = tokio::time::sleep(GAUGE_PERIOD) => {}, () = stop.cancelled() => {} }
             }
         });
     }
