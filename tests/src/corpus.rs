@@ -23,7 +23,10 @@ pub fn adt_messages(corpus: &Path) -> Vec<Vec<u8>> {
             let (path, kind) = (columns.next()?, columns.next()?);
             kind.starts_with("ADT").then(|| corpus.join(path))
         })
-        .map(|path| std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .flat_map(|path| {
+            // Some are kept in their frames.
+            gateway::message_file::split(&std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        })
         .collect()
 }
 
