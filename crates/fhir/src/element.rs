@@ -164,7 +164,9 @@ impl ElementTable {
         let mut found = Vec::new();
         let mut shape = self.type_id(type_name).and_then(|id| self.shape(id));
         for (at, name) in members.iter().enumerate() {
-            let Some((within, property)) = shape.and_then(|s| Some((s, self.property_or_sibling(s, name)?))) else { break };
+            let Some((within, property)) = shape.and_then(|s| Some((s, self.property_or_sibling(s, name)?))) else {
+                break;
+            };
             let choice = property.choice.and_then(|choice| within.choices.get(choice));
             found.extend(choice.and_then(|c| c.path.rsplit('.').next()).map(|stem| (at, stem)));
             shape = self.shape(property.shape);

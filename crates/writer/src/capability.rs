@@ -1,8 +1,12 @@
 //! What a server can do, and whether that is enough.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use smol_str::SmolStr;
+
 use crate::config::Identity;
+use crate::matching::Element;
 
 /// What was found out about a server at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,9 @@ pub struct Capabilities {
     pub client_ids: bool,
     /// Identifiers with `\`, `,`, `|` or `$` are found. Where they are not, such resources get ids of ours.
     pub odd_identifiers: bool,
+    /// Types that the CapabilityStatement says can be searched by `identifier`; empty where it says it of none, which is
+    /// then taken for an omission. Resources of other types get ids of ours.
+    pub by_identifier: BTreeSet<SmolStr>,
     /// A search finds what was written just before.
     pub current_search: bool,
     /// Answers to transactions tell the version of each resource.
@@ -63,6 +70,13 @@ impl Capabilities {
             ),
         ];
         warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning).collect()
+    }
+
+    /// Whether resources of a type are found by their identifier (types without that element are matched otherwise).
+    pub(crate) fn finds_by_identifier(&self, resource_type: &str) -> bool {
+        self.by_identifier.is_empty()
+            || self.by_identifier.contains(resource_type)
+            || Element::of(resource_type) == Element::Tag
     }
 
     /// Whether several processes may write to the server at once: a version that somebody else wrote is noticed.

@@ -83,6 +83,7 @@ impl Writer {
         self.config.identity == Identity::Client
             || (Element::of(&key.resource_type) == Element::Tag && !can.tag_matching)
             || (is_odd(key) && !can.odd_identifiers)
+            || (can.client_ids && !can.finds_by_identifier(&key.resource_type))
     }
 
     fn url(&self, question: Question<'_>) -> SmolStr {

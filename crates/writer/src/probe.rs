@@ -101,9 +101,17 @@ fn believed(statement: &Json) -> Capabilities {
         tag_matching: parameters.iter().any(|p| p.get("name").and_then(Json::as_str) == Some("_tag")),
         client_ids: says("updateCreate").and_then(Json::as_bool) == Some(true),
         odd_identifiers: false,
+        by_identifier: resources.iter().filter_map(searched_by_identifier).collect(),
         current_search: true,
         versions_in_answers: true,
     }
+}
+
+/// The type, where it has the search parameter `identifier`.
+fn searched_by_identifier(resource: &Json) -> Option<SmolStr> {
+    let parameters = resource.get("searchParam").map_or(&[][..], Json::items);
+    let named = parameters.iter().any(|p| p.get("name").and_then(Json::as_str) == Some("identifier"));
+    resource.get("type").and_then(Json::as_str).filter(|_| named).map(SmolStr::new)
 }
 
 /// Why a probe gave no findings.

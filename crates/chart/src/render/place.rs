@@ -7,7 +7,6 @@ use fhir::{Json, Object};
 use mapping::RegisterPath;
 use smol_str::SmolStr;
 
-
 /// Where among the items of an element a register's items stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {

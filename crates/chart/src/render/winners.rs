@@ -1,8 +1,8 @@
 //! Which registers of a resource count, where some exclude others: the types of a choice element (R4 §2.6.1.4), and the
 //! extensions of a primitive whose value has changed since.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fhir::ElementTable;
 use mapping::{RegisterPath, Strength};

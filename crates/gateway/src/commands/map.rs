@@ -71,9 +71,10 @@ impl Map {
 
 /// What became of every field, then the issues, a line each; no content of the message.
 pub fn explanation(judge: &Judge, message: &Message<'_>, content: &Content) -> String {
-    let issues = content.mapped.issues.iter().map(|issue| {
-        format!("{} at {} {}: {}\n", issue.code, issue.location, issue.path, issue.code.meaning().trim())
-    });
+    let issues =
+        content.mapped.issues.iter().map(|issue| {
+            format!("{} at {} {}: {}\n", issue.code, issue.location, issue.path, issue.code.meaning().trim())
+        });
     let ledger = content.mapped.ledger.explain(message, judge.plan());
     std::iter::once(format!("{ledger}\n")).chain(issues).collect()
 }
