@@ -95,7 +95,7 @@ fn order_periods(members: &mut Object) -> Vec<String> {
     for (name, value) in members {
         match value {
             Json::Object(inner) => {
-                found.extend(order_periods(inner).into_iter().map(|below| format!(".{name}{below}")))
+                found.extend(order_periods(inner).into_iter().map(|below| format!(".{name}{below}")));
             }
             Json::Array(items) => {
                 for (i, item) in items.iter_mut().enumerate() {

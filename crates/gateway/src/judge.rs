@@ -97,6 +97,11 @@ impl Judge {
         format!("{} {}", self.plan.version(), self.plan.digest())
     }
 
+    /// Whether identifiers of a system are ours, and so nobody else's.
+    pub fn is_own_system(&self, system: &str) -> bool {
+        self.senders.values().any(|sender| sender.mapping.own_system == system)
+    }
+
     /// The sender a listener's connections belong to, as long as no message says otherwise.
     fn listener_sender(&self, name: &str) -> &Sender {
         self.senders.get(name).or_else(|| self.senders.get("default")).unwrap_or_else(|| Sender::fallback())

@@ -91,6 +91,9 @@ pub trait Store: Send + Sync {
     /// Shadows by `fullUrl`, those that exist.
     async fn resources(&self, full_urls: &[String]) -> Result<BTreeMap<String, Resource>, ReadError>;
 
+    /// Which of these server ids (`Type/id`) are resources of ours, each with its `fullUrl`.
+    async fn owners(&self, server_ids: &[String]) -> Result<BTreeMap<String, String>, ReadError>;
+
     /// A page of the messages that touched a resource, in key order, after `(order_key, message_id)` of the last
     /// page's last message.
     async fn messages_of_resource(

@@ -63,7 +63,7 @@ pub(crate) fn ids(writes: &[Write], found: &BTreeMap<SmolStr, Found>, targets: &
 pub(crate) fn standing(ownership: Ownership, write: &Write, found: &Found, ids: &Targets) -> Standing {
     let remote = match found {
         Found::Absent => return Standing::Absent,
-        Found::Several(number) => return Standing::Several(*number),
+        Found::Several(ids) => return Standing::Several(ids.len()),
         Found::One(remote) => remote,
     };
     let mut wanted = write.resource.clone();
@@ -169,6 +169,6 @@ mod tests {
     fn absent_and_several() {
         let of = |found| standing(Ownership::Shared, &write(WANTED), &found, &Targets::new());
         assert_eq!(of(Found::Absent), Standing::Absent);
-        assert_eq!(of(Found::Several(2)), Standing::Several(2));
+        assert_eq!(of(Found::Several(vec!["Patient/1".into(), "Patient/2".into()])), Standing::Several(2));
     }
 }

@@ -60,6 +60,15 @@ pub struct Known {
     pub foreign: Option<Json>,
 }
 
+impl Known {
+    /// What is known of a resource that is to live under an id of ours because its key finds another one: nothing but
+    /// where it will be. Writing it again changes nothing, so no version is expected.
+    pub fn under_our_id(key: &ResourceKey) -> Self {
+        let server_id = [&key.resource_type, "/", matching::client_id(&key.full_url())].concat();
+        Self { server_id: server_id.into(), etag: None, foreign: None }
+    }
+}
+
 /// A resource as the server now holds it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Written {

@@ -23,8 +23,8 @@ pub enum Found {
     Absent,
     /// This resource.
     One(Remote),
-    /// Several: a person has to decide.
-    Several(usize),
+    /// Several, by their `Type/id`: a person has to decide.
+    Several(Vec<SmolStr>),
 }
 
 /// A resource as the server holds it.
@@ -171,6 +171,6 @@ fn searched(key: &ResourceKey, searchset: Json) -> Option<Found> {
     Some(match matches.len() {
         0 => Found::Absent,
         1 => Found::One(Remote::of(matches.pop()?)?),
-        several => Found::Several(several),
+        _ => Found::Several(matches.into_iter().filter_map(Remote::of).map(|remote| remote.server_id).collect()),
     })
 }

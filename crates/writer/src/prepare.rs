@@ -55,9 +55,18 @@ impl Prepared {
 impl Writer {
     /// Makes the bundle. Asks the server only where a resource that others may have written is met for the first time.
     pub async fn prepare(&self, writes: &[Write], targets: &Targets) -> Result<Prepared, TransactError> {
+        self.prepare_met(writes, targets, &self.meet(writes).await?)
+    }
+
+    /// Makes the bundle with what [`Writer::meet`] found, without asking again.
+    pub fn prepare_met(
+        &self,
+        writes: &[Write],
+        targets: &Targets,
+        met: &BTreeMap<SmolStr, Found>,
+    ) -> Result<Prepared, TransactError> {
         refuse_doubles(writes)?;
-        let met = self.meet(writes).await?;
-        let mut ids = adopt::ids(writes, &met, targets);
+        let mut ids = adopt::ids(writes, met, targets);
         for write in writes.iter().filter(|write| write.known.is_none() && self.chooses_id(&write.key)) {
             let full_url = write.key.full_url();
             ids.insert(full_url.clone(), SmolStr::from([&write.key.resource_type, "/", client_id(&full_url)].concat()));
@@ -94,8 +103,9 @@ impl Writer {
         adopt::standing(self.config.ownership, write, found, ids)
     }
 
-    /// Looks for what others may have written already: resources matched on an identifier that is not of our making.
-    async fn meet(&self, writes: &[Write]) -> Result<BTreeMap<SmolStr, Found>, TransactError> {
+    /// Looks for what others may have written already: resources matched on an identifier that is not of our making, before
+    /// their first write. Asks nothing under exclusive ownership.
+    pub async fn meet(&self, writes: &[Write]) -> Result<BTreeMap<SmolStr, Found>, TransactError> {
         if self.config.ownership == Ownership::Exclusive {
             return Ok(BTreeMap::new());
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use chart::Event;
-use fhir::ResourceKey;
+use fhir::{Json, ResourceKey};
 use mapping::Scope;
 use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 use store::{Attempt, AuditEvent, Claim, Resource, SettleError, Settlement, StoredMessage};
 use tracing::{error, info, warn};
 use uuid::Uuid;
-use writer::{Standing, TransactError, Write, Written};
+use writer::{Found, Known, Question, Standing, TransactError, Write, Written};
 
 use super::Deliverer;
 use super::fold::{self, Folded, Knowledge, Pending};
@@ -37,6 +37,9 @@ pub(super) enum Ended {
     /// Released, and nothing else should be tried either.
     Unauthorized,
 }
+
+/// What the server was found to hold, by `fullUrl`.
+type Met = BTreeMap<SmolStr, Found>;
 
 /// What to do next.
 enum Next {
@@ -167,14 +170,14 @@ impl<'d> Work<'d> {
     async fn hold_shared(&mut self, pending: &[Pending]) -> Result<Held, Stopped> {
         let mut wanted: Vec<String> = pending
             .iter()
-            .filter(|p| p.scope == Scope::Shared || p.write.key.resource_type == "Encounter")
-            .map(|p| format!("{SHARED}{}", p.write.key.full_url()))
+            .flat_map(|p| self.contested_names(p))
             .filter(|name| self.claim.leases().all(|(held, _)| held != name))
             .collect();
         if wanted.is_empty() {
             return Ok(Held::Already);
         }
         wanted.sort();
+        wanted.dedup();
         let (lease, now) = (self.deliverer.lease(), SystemTime::now());
         match self.deliverer.store.claim_more(&self.claim, &wanted, lease, now).await {
             Ok(Some(claim)) => {
@@ -186,19 +189,76 @@ impl<'d> Work<'d> {
         }
     }
 
+    /// What other subjects must not write at the same time: the resource itself where they may speak of it, and whatever
+    /// its business identifiers find.
+    fn contested_names(&self, pending: &Pending) -> Vec<String> {
+        let key = &pending.write.key;
+        let identifiers = pending.write.resource.get("identifier").map(Json::items).unwrap_or_default();
+        let text = |identifier: &Json, name| identifier.get(name).and_then(Json::as_str).map(SmolStr::new);
+        let named = identifiers.iter().filter_map(|identifier| {
+            let (system, value) = (text(identifier, "system")?, text(identifier, "value")?);
+            let own = self.deliverer.judge.is_own_system(&system);
+            (!own).then(|| ResourceKey { resource_type: key.resource_type.clone(), system, value })
+        });
+        let itself = (pending.scope == Scope::Shared).then(|| key.clone());
+        named.chain(itself).map(|key| format!("{SHARED}{}", key.full_url())).collect()
+    }
+
+    /// A resource that was found by its identifier may be another one of ours that carries the identifier too: two
+    /// numbers of one patient, each sent alone. Until they are merged each is a resource of its own, whichever came first,
+    /// so the later one lives under an id of ours.
+    async fn keep_apart(&self, pending: &mut [Pending], met: &mut Met) -> Result<(), Stopped> {
+        let ids = met.values().flat_map(|found| match found {
+            Found::Absent => Vec::new(),
+            Found::One(remote) => vec![remote.server_id.to_string()],
+            Found::Several(ids) => ids.iter().map(ToString::to_string).collect(),
+        });
+        let ids: Vec<String> = ids.collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut owners = self.deliverer.store.owners(&ids).await?;
+        owners.extend(self.learned.values().filter_map(|r| Some((r.server_id.clone()?, r.full_url.clone()))));
+        for resource in pending.iter_mut().filter(|p| p.write.known.is_none()) {
+            let full_url = resource.write.key.full_url();
+            let is_others = |id: &SmolStr| owners.get(id.as_str()).is_some_and(|owner| *owner != full_url);
+            let apart = match met.get(&full_url) {
+                None | Some(Found::Absent) => false,
+                Some(Found::One(remote)) => is_others(&remote.server_id),
+                Some(Found::Several(ids)) => {
+                    let own = Known::under_our_id(&resource.write.key).server_id;
+                    ids.iter().all(|id| is_others(id) || *id == own)
+                }
+            };
+            if apart {
+                met.remove(&full_url);
+                resource.write.known = Some(Known::under_our_id(&resource.write.key));
+            }
+        }
+        Ok(())
+    }
+
     /// Sends one bundle, recorded before it leaves.
     async fn write(&mut self, folded: Folded) -> Result<Next, Stopped> {
         let Folded { mut pending, mut targets, .. } = folded;
-        if self.read_first
-            && let Some(next) = self.compare(&mut pending, &mut targets).await
-        {
-            return Ok(next);
+        let mut met = Met::new();
+        if self.read_first {
+            if let Some(next) = self.compare(&mut pending, &mut targets).await? {
+                return Ok(next);
+            }
+        } else {
+            let writes: Vec<Write> = pending.iter().map(|p| p.write.clone()).collect();
+            match self.deliverer.writer.meet(&writes).await {
+                Ok(found) => met = found,
+                Err(error) => return Ok(self.failed(error).await),
+            }
+            self.keep_apart(&mut pending, &mut met).await?;
         }
         let server = &self.deliverer.writer;
         let hashes: BTreeMap<SmolStr, (ResourceKey, [u8; 32])> =
             pending.iter().map(|p| (p.write.key.full_url(), (p.write.key.clone(), p.hash))).collect();
         let writes: Vec<Write> = pending.into_iter().map(|p| p.write).collect();
-        let prepared = match server.prepare(&writes, &targets).await {
+        let prepared = match server.prepare_met(&writes, &targets, &met) {
             Ok(prepared) => prepared,
             Err(error) => return Ok(self.failed(error).await),
         };
@@ -237,12 +297,23 @@ impl<'d> Work<'d> {
 
     /// Reads what the server holds of the pending resources: what is as wanted is adopted, the rest written with the
     /// version found.
-    async fn compare(&mut self, pending: &mut Vec<Pending>, targets: &mut writer::Targets) -> Option<Next> {
-        let writes: Vec<Write> = pending.iter().map(|p| p.write.clone()).collect();
-        let standings = match self.deliverer.writer.reread(&writes, targets).await {
-            Ok(standings) => standings,
-            Err(error) => return Some(self.failed(error.into()).await),
+    async fn compare(
+        &mut self,
+        pending: &mut Vec<Pending>,
+        targets: &mut writer::Targets,
+    ) -> Result<Option<Next>, Stopped> {
+        let server = &self.deliverer.writer;
+        let questions = pending.iter().map(|p| {
+            let server_id = p.write.known.as_ref().map(|known| known.server_id.as_str());
+            Question { key: &p.write.key, server_id }
+        });
+        let mut found = match server.lookup(&questions.collect::<Vec<_>>()).await {
+            Ok(found) => found,
+            Err(error) => return Ok(Some(self.failed(error.into()).await)),
         };
+        self.keep_apart(pending, &mut found).await?;
+        let writes: Vec<Write> = pending.iter().map(|p| p.write.clone()).collect();
+        let standings = server.compare(&writes, &found, targets);
         let mut rest = Vec::new();
         for (mut resource, standing) in std::mem::take(pending).into_iter().zip(standings) {
             match standing {
@@ -255,18 +326,20 @@ impl<'d> Work<'d> {
                     rest.push(resource);
                 }
                 Standing::Absent => {
-                    resource.write.known = None;
+                    // Not looked at, because it is kept apart under an id of ours; else it is gone.
+                    let own = Known::under_our_id(&resource.write.key);
+                    resource.write.known = resource.write.known.filter(|known| *known == own);
                     rest.push(resource);
                 }
                 Standing::Several(_) => {
                     let full_url = Some(resource.write.key.full_url());
-                    return Some(self.failed(TransactError::MultipleMatches { full_url }).await);
+                    return Ok(Some(self.failed(TransactError::MultipleMatches { full_url }).await));
                 }
             }
         }
         let done = rest.is_empty();
         *pending = rest;
-        if done { Some(Next::Again) } else { None }
+        Ok(done.then_some(Next::Again))
     }
 
     /// The shadow a resource now has.

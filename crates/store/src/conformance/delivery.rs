@@ -104,6 +104,8 @@ pub async fn a_settlement_is_read_back<S: Store>(store: &S) {
     );
     assert_eq!(store.resources(&urls).await.unwrap()["urn:1"], resource("urn:1", "Patient/1"));
     assert_eq!(store.trace("message a 1").await.unwrap().messages[0].status, Status::Applied);
+    let owners = store.owners(&["Patient/1".to_owned(), "Patient/2".to_owned()]).await.unwrap();
+    assert_eq!(owners.into_iter().collect::<Vec<_>>(), [("Patient/1".to_owned(), "urn:1".to_owned())]);
     // A second settlement replaces them.
     store.accept(arrival(7, "a")).await.unwrap();
     let held = claim(store, 8).await.unwrap();

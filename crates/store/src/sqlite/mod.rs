@@ -330,6 +330,10 @@ impl Store for SqliteStore {
         Ok(read::resources(&self.readers, full_urls).await?)
     }
 
+    async fn owners(&self, server_ids: &[String]) -> Result<BTreeMap<String, String>, ReadError> {
+        Ok(read::owners(&self.readers, server_ids).await?)
+    }
+
     async fn messages_of_resource(
         &self,
         full_url: &str,

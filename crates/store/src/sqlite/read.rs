@@ -145,6 +145,16 @@ pub(super) async fn resources(pool: &SqlitePool, full_urls: &[String]) -> Result
     Ok(found)
 }
 
+pub(super) async fn owners(pool: &SqlitePool, server_ids: &[String]) -> Result<BTreeMap<String, String>, Fault> {
+    let mut connection = pool.acquire().await.map_err(|e| fault(&e))?;
+    let query = "SELECT s.server_id, s.full_url FROM {v} CROSS JOIN resource s ON s.server_id = v.column1";
+    let mut found = BTreeMap::new();
+    for row in column(server_ids.iter().map(String::as_str))?.fetch(&mut connection, query).await? {
+        found.insert(row.try_get(0).map_err(|e| fault(&e))?, row.try_get(1).map_err(|e| fault(&e))?);
+    }
+    Ok(found)
+}
+
 /// Columns of a shadow, for [`resource`].
 pub(super) const RESOURCE: &str =
     "s.full_url, s.resource_type, s.system, s.value, s.subject, s.server_id, s.etag, s.hash,
