@@ -16,6 +16,8 @@ pub(super) struct Knowledge {
     pub(super) checkpoints: BTreeMap<String, Checkpoint>,
     /// Shadows by `fullUrl`.
     pub(super) shadows: BTreeMap<String, Resource>,
+    /// Resources of a bundle whose outcome is unknown: the server may hold something else than their shadows say.
+    pub(super) suspects: BTreeSet<String>,
     /// Events to fold from scratch with, instead of the checkpoints; empty in the normal case.
     pub(super) earlier: Vec<Event>,
 }
@@ -133,7 +135,8 @@ fn compare(rendered: Vec<(ResourceKey, SmolStr, Json)>, chart: &Chart, known: &K
         }
         let hash = chart::hash(&json);
         let shadow = known.shadows.get(full_url.as_str());
-        if shadow.is_some_and(|s| s.hash == hash && s.server_id.is_some()) {
+        let suspect = known.suspects.contains(full_url.as_str());
+        if !suspect && shadow.is_some_and(|s| s.hash == hash && s.server_id.is_some()) {
             folded.unchanged += 1;
             continue;
         }

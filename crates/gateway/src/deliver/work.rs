@@ -1,6 +1,6 @@
 //! One claim at work: from a batch of messages to a settlement, and what follows from each answer of the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use chart::Event;
@@ -70,16 +70,18 @@ pub(super) struct Work<'d> {
     claim: Claim,
     /// Shadows written or read from the server, not settled yet, by `fullUrl`.
     learned: BTreeMap<String, Resource>,
-    /// The server may hold something else than the shadows say: read before the next write.
+    /// Somebody else wrote: read before the next write.
     read_first: bool,
+    /// Resources of an earlier bundle of unknown outcome, not read back yet: whatever their shadows say.
+    suspects: BTreeSet<String>,
     attempt_id: Option<String>,
 }
 
 impl<'d> Work<'d> {
     pub(super) fn new(deliverer: &'d Deliverer, claim: Claim) -> Self {
-        // An attempt of unknown outcome: read before writing (DESIGN §5).
-        let read_first = claim.open_attempt.is_some();
-        Self { deliverer, claim, learned: BTreeMap::new(), read_first, attempt_id: None }
+        // An attempt of unknown outcome: read before writing (DESIGN §5), also what would not have to be written.
+        let suspects = claim.open_attempt.iter().flat_map(|attempt| attempt.resources.iter().cloned()).collect();
+        Self { deliverer, claim, learned: BTreeMap::new(), read_first: false, suspects, attempt_id: None }
     }
 
     /// Delivers one batch; `keep` keeps the claim for the next one.
@@ -139,6 +141,7 @@ impl<'d> Work<'d> {
             checkpoints: self.deliverer.store.checkpoints(&touched).await?,
             shadows: BTreeMap::new(),
             earlier: Vec::new(),
+            suspects: self.suspects.clone(),
         };
         if self.claim.refold {
             known.earlier = self.earlier(&touched).await?;
@@ -242,7 +245,8 @@ impl<'d> Work<'d> {
     async fn write(&mut self, folded: Folded) -> Result<Next, Stopped> {
         let Folded { mut pending, mut targets, .. } = folded;
         let mut met = Met::new();
-        if self.read_first {
+        let suspected = pending.iter().any(|p| self.suspects.contains(p.write.key.full_url().as_str()));
+        if self.read_first || suspected {
             if let Some(next) = self.compare(&mut pending, &mut targets).await? {
                 return Ok(next);
             }
@@ -355,6 +359,7 @@ impl<'d> Work<'d> {
             hash,
             foreign_elements: written.foreign.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
+        self.suspects.remove(&resource.full_url);
         self.learned.insert(resource.full_url.clone(), resource);
     }
 
