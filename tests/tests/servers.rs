@@ -85,6 +85,14 @@ async fn written(gateway: &GatewayProcess) -> f64 {
     metrics::value(&tests::http::client(), &gateway.http, "sluice_resources_written_total", "").await
 }
 
+/// What the validator says that is no fault of a bundle: a code and its wording stay as the sender wrote them, also where
+/// the system that the sender names has no such code; and one of its checkers can't count beyond the year 9999.
+const NO_FAULTS: [&str; 3] = [
+    "pyrofile: terminology.display ",
+    "pyrofile: terminology.code-system ",
+    "google: OverflowError: date value out of range",
+];
+
 fn assert_bundles_are_valid(oracle: &Path, bundles: &Path) {
     let files: Vec<PathBuf> =
         std::fs::read_dir(bundles).expect("bundles").map(|e| e.expect("an entry").path()).collect();
@@ -92,7 +100,10 @@ fn assert_bundles_are_valid(oracle: &Path, bundles: &Path) {
     for some in files.chunks(500) {
         let output = Command::new(oracle).args(some).output().expect("the oracle runs");
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{}", text.lines().take(20).collect::<Vec<_>>().join("\n"));
+        assert!(text.lines().last().is_some_and(|line| line.contains(" passed, ")), "the oracle did not finish");
+        let said = text.lines().filter(|line| line.contains(".json: "));
+        let faults: Vec<&str> = said.filter(|line| !NO_FAULTS.iter().any(|known| line.contains(known))).collect();
+        assert!(faults.is_empty(), "{}", faults.iter().take(20).copied().collect::<Vec<_>>().join("\n"));
     }
 }
 

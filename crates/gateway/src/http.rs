@@ -1,8 +1,8 @@
 //! `/healthz`, `/readyz` and `/metrics`: is the process alive, may traffic come, what are the figures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::extract::State;
@@ -16,12 +16,16 @@ use tracing::warn;
 
 use crate::metrics::Metrics;
 
-/// Whether traffic may come: listeners are bound and the store answers. The FHIR server being away does not make the
-/// process unready, since messages are still taken and kept.
+/// How long the process is unready after a message could not be stored. Then it has to be tried: nothing else would show
+/// that the store takes messages again.
+const UNREADY: Duration = Duration::from_secs(5);
+
+/// Whether traffic may come: listeners are bound and the store takes messages. The FHIR server being away does not make
+/// the process unready, since messages are still taken and kept.
 #[derive(Default)]
 pub struct Readiness {
     listening: AtomicBool,
-    store: AtomicBool,
+    failed_at: Mutex<Option<Instant>>,
 }
 
 impl Readiness {
@@ -32,11 +36,13 @@ impl Readiness {
 
     /// The last accept reached the disk (or failed to).
     pub fn store(&self, yes: bool) {
-        self.store.store(yes, Ordering::Relaxed);
+        let failed_at = (!yes).then(Instant::now);
+        *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner) = failed_at;
     }
 
     fn ready(&self) -> bool {
-        self.listening.load(Ordering::Relaxed) && self.store.load(Ordering::Relaxed)
+        let failed_at = *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.listening.load(Ordering::Relaxed) && failed_at.is_none_or(|at| at.elapsed() >= UNREADY)
     }
 }
 
