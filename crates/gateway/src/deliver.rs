@@ -22,6 +22,9 @@ use crate::config;
 use crate::judge::Judge;
 use crate::metrics::Metrics;
 
+/// First and longest wait before a subject is tried again whose shared resources another subject holds.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Longest sleep of a worker that nothing wakes.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 /// Longest wait before writing is tried again after 401 or 403.
@@ -182,6 +185,15 @@ impl Deliverer {
         let total = self.writer.requests();
         let before = self.requests_counted.fetch_max(total, Ordering::Relaxed);
         self.metrics.fhir_requests.inc_by(total.saturating_sub(before));
+    }
+
+    /// How long a subject waits for a resource that another one holds: shortly at first, since a bundle is soon written.
+    fn pause_while_busy(&self, subject: &str) -> Duration {
+        let backoff = Backoff { first: BUSY_PAUSE, max: BUSY_PAUSE_MAX };
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(subject.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        backoff.delay(*count, Some(BUSY_PAUSE), fastrand::f64())
     }
 
     /// Says once at start what the server can do.

@@ -112,8 +112,16 @@ impl Judge {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(Fault::new(Outcome::FrameEmpty, None, "the frame is empty"));
         }
-        hl7::decode(bytes, self.listener_sender(listener_sender).charset)
-            .map_err(|error| Fault::new(Outcome::CharsetUnsupported, None, error.to_string()))
+        let unsupported = |error: hl7::DecodeError| Fault::new(Outcome::CharsetUnsupported, None, error.to_string());
+        let charset = self.listener_sender(listener_sender).charset;
+        let decoded = hl7::decode(bytes, charset).map_err(unsupported)?;
+        // The message may name a sender of its own, with a character set of its own: receive and deliver must read alike.
+        let claimed =
+            Message::parse(&decoded.text).ok().map(|message| self.sender_of(&message, listener_sender).charset);
+        match claimed {
+            Some(own) if own != charset => hl7::decode(bytes, own).map_err(unsupported),
+            _ => Ok(decoded),
+        }
     }
 
     /// Parses decoded text.
@@ -231,6 +239,14 @@ fn map_fault(error: &MapError) -> Fault {
 fn refused_header(message: &Message<'_>, processing_ids: &[String]) -> Option<Fault> {
     let msh = message.segment("MSH")?;
     let at = |n| Some(Location::field("MSH", n));
+    if message.segments().filter(|segment| segment.name() == "MSH").count() > 1 {
+        let second = Some(Location::segment("MSH", 2));
+        return Some(Fault::new(
+            Outcome::NotHl7,
+            second,
+            "several messages in one frame: send each in a frame of its own",
+        ));
+    }
     let first = |n: usize| msh.field(n).component(1);
     if !first(9).is_valued() {
         return Some(Fault::new(Outcome::MessageTypeMissing, at(9), "MSH-9 must name the message type"));

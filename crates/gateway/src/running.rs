@@ -3,6 +3,7 @@
 //! Contract of a stop: listeners take no more, frames and bundles in flight finish within the deadline, the store closes
 //! last. Whatever is cut off by the deadline is as after a crash: nothing acknowledged is lost.
 
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -45,6 +46,21 @@ pub enum StartError {
         /// Why.
         #[source]
         source: store::OpenError,
+    },
+    /// Another `sluice serve` has the store.
+    #[error("another process serves the store {path}: one process per file")]
+    InUse {
+        /// Its file.
+        path: String,
+    },
+    /// The lock beside the store.
+    #[error("cannot lock the store {path}")]
+    Lock {
+        /// Its file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// Reading the store's identity key.
     #[error("cannot read the store's identity key")]
@@ -90,11 +106,27 @@ pub struct Gateway {
     tasks: JoinSet<()>,
     readiness: Arc<Readiness>,
     deadline: Duration,
+    /// Held as long as the gateway runs.
+    _lock: File,
 }
 
 /// Opens the store a configuration names.
 pub async fn open_store(config: &Config) -> Result<SqliteStore, StartError> {
-    SqliteStore::open(&config.store.path, SqliteOptions::default())
+    open(config, false).await
+}
+
+/// Makes sure that no other process serves the same file, until the lock is dropped or the process ends, however it does.
+fn sole(path: &str) -> Result<File, StartError> {
+    let file = File::create(format!("{path}.lock")).map_err(|source| StartError::Lock { path: path.into(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse { path: path.into() }),
+        Err(TryLockError::Error(source)) => Err(StartError::Lock { path: path.into(), source }),
+    }
+}
+
+async fn open(config: &Config, serves_alone: bool) -> Result<SqliteStore, StartError> {
+    SqliteStore::open(&config.store.path, SqliteOptions { serves_alone, ..SqliteOptions::default() })
         .await
         .map_err(|source| StartError::Store { path: config.store.path.clone(), source })
 }
@@ -122,7 +154,8 @@ impl Gateway {
 
     /// Starts with rules compiled before; `mapping.directory` is not read.
     pub async fn start_with(config: &Config, plan: Arc<Plan>) -> Result<Self, StartError> {
-        let store: Arc<dyn Store> = Arc::new(open_store(config).await?);
+        let lock = sole(&config.store.path)?;
+        let store: Arc<dyn Store> = Arc::new(open(config, true).await?);
         let judge = Arc::new(Judge::new(plan, config, store.identity_key().await?)?);
         let metrics = Arc::new(Metrics::new()?);
         let readiness = Arc::new(Readiness::default());
@@ -142,6 +175,7 @@ impl Gateway {
             tasks: JoinSet::new(),
             readiness,
             deadline: config.stop.deadline(),
+            _lock: lock,
         };
         for listener in &config.listeners {
             gateway.listen(listener, &config.stop).await?;
@@ -196,7 +230,9 @@ impl Gateway {
     /// Connects to the FHIR server, however long that takes, then delivers.
     fn deliver(&mut self, config: &Config) {
         let (store, judge, metrics) = (Arc::clone(&self.store), Arc::clone(&self.judge), Arc::clone(&self.metrics));
-        let (settings, writer_config) = (config.deliver.clone(), writer_config(config));
+        let (mut settings, writer_config) = (config.deliver.clone(), writer_config(config));
+        // A lease outlasts a bundle: a search before it, the transaction, a reading back after it.
+        settings.lease_s = settings.lease_s.max(config.fhir.request_timeout_s.saturating_mul(3));
         let stop = self.delivering.clone();
         self.tasks.spawn(async move {
             let Some(writer) = connect(writer_config, &metrics, &stop).await else { return };

@@ -84,7 +84,11 @@ fn text<'b>(bytes: &'b [u8], fallback: Charset, flags: &mut Vec<DecodeFlag>) -> 
         Declared::Known(charset) => charset,
         Declared::Unknown => {
             flags.push(DecodeFlag::CharsetUnknown);
-            fallback
+            // UTF-8 is hardly ever valid by chance.
+            match Charset::UTF_8.read(bytes) {
+                Some(text) => return (text, Charset::UTF_8),
+                None => fallback,
+            }
         }
         // ASCII is the same in all of them but the stateful one.
         Declared::Nothing if bytes.is_ascii() || fallback.is_stateful() => fallback,
@@ -221,6 +225,8 @@ mod tests {
         }
         let both = message("KLINGON", b"M\xfcller");
         assert_eq!(read(&both).flags, [DecodeFlag::CharsetUnknown, DecodeFlag::BytesReplaced]);
+        let valid = message("KLINGON", "Żółć".as_bytes());
+        assert!(decode(&valid, latin_2()).unwrap().text.ends_with("Żółć"));
     }
 
     #[test]

@@ -241,6 +241,8 @@ impl<'b> Decider<'b> {
             return self.unreadable(at);
         };
         match self.known.by_message_id.get(&identified.message_id).copied() {
+            // A message that was taken, come again as one that can't be (without MSH-10): it must not speak for the message.
+            Some(id) if self.refused_again(id, arrival) => self.unreadable(at),
             Some(id) if !self.taken_after_all(id, arrival) => self.resend(at, identified, id),
             known => self.new_message(at, identified, known),
         }
@@ -253,6 +255,11 @@ impl<'b> Decider<'b> {
             None => seen.rejected,
         };
         rejected && !matches!(arrival.disposition, Disposition::Reject(_))
+    }
+
+    fn refused_again(&self, id: i64, arrival: &Arrival) -> bool {
+        self.known.messages.get(&id).is_some_and(|message| message.status != Status::Rejected)
+            && matches!(arrival.disposition, Disposition::Reject(_))
     }
 
     fn taken_after_all(&self, id: i64, arrival: &Arrival) -> bool {

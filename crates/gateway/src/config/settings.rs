@@ -233,6 +233,8 @@ pub(super) fn typed(merged: &Merged) -> Result<Config, Vec<Fault>> {
     if let Some(d) = &deliver {
         s.at_least_one("deliver.workers", d.workers);
         s.at_least_one("deliver.messages_per_claim", d.messages_per_claim);
+        s.at_least_one("deliver.lease_s", usize::try_from(d.lease_s).unwrap_or(usize::MAX));
+        s.at_least_one("deliver.retry_max_s", usize::try_from(d.retry_max_s).unwrap_or(usize::MAX));
     }
     if let Some(f) = &fhir
         && !(f.base_url.starts_with("http://") || f.base_url.starts_with("https://"))
@@ -270,6 +272,22 @@ fn senders(s: &mut Sections<'_>) -> BTreeMap<String, Sender> {
         let Some(sender) = s.read::<Sender>(&key, Some(value), sound) else { continue };
         if mapping::Zone::named(&sender.time_zone).is_err() {
             s.fault(&format!("{key}.time_zone"), format!("is no IANA time zone: {}", sender.time_zone));
+        }
+        let uris = [("own_system", &sender.own_system), ("namespace_base", &sender.namespace_base)];
+        let optional = [("patient_id_system", &sender.patient_id_system), ("visit_id_system", &sender.visit_id_system)];
+        let optional = optional.into_iter().filter(|(_, uri)| !uri.is_empty());
+        for (name, uri) in uris.into_iter().chain(optional) {
+            if !fhir::primitive::is_absolute_uri(uri) {
+                s.fault(
+                    &format!("{key}.{name}"),
+                    "must be an absolute URI, such as urn:oid:1.2.3 or https://example.org/id",
+                );
+            }
+        }
+        for (name, uri) in &sender.authorities {
+            if !fhir::primitive::is_absolute_uri(uri) {
+                s.fault(&format!("{key}.authorities.{name}"), "must be an absolute URI");
+            }
         }
         if hl7::Charset::from_name(&sender.charset).is_none() {
             s.fault(&format!("{key}.charset"), format!("is no known character set: {}", sender.charset));

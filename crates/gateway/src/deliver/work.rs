@@ -20,8 +20,6 @@ use crate::outcome::Outcome;
 
 /// Folds of one batch: each further one follows a change by somebody else (a shared resource, the server).
 const ROUNDS_MAX: usize = 8;
-/// Wait before a subject is tried again whose shared resources another subject holds.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Messages read at a time for a fold from scratch.
 const REFOLD_PAGE: u32 = 500;
@@ -57,7 +55,12 @@ enum Stopped {
     #[error(transparent)]
     Claim(#[from] store::ClaimError),
     #[error(transparent)]
+    Lease(#[from] store::LeaseError),
+    #[error(transparent)]
     Attempt(#[from] store::AttemptError),
+    /// A message that a fold from scratch needs can't be mapped any more; without it the fold would be another.
+    #[error("a message of the fold is {0}")]
+    Unfoldable(&'static str),
     #[error(transparent)]
     Settle(store::SettleError),
     #[error(transparent)]
@@ -88,6 +91,7 @@ impl<'d> Work<'d> {
     pub(super) async fn deliver(&mut self, batch: &[StoredMessage], keep: bool) -> Ended {
         match self.rounds(batch, keep).await {
             Ok(ended) => ended,
+            Err(Stopped::Unfoldable(code)) => self.park(Outcome::RawExpired, code).await,
             Err(error) => {
                 error!(subject = self.claim.subject, %error, "delivery stopped at the store; it is done again");
                 self.release(Duration::from_secs(1), Outcome::StoreFailed.code()).await
@@ -120,7 +124,10 @@ impl<'d> Work<'d> {
                 }
                 // What was read before the lease may have changed since.
                 Held::Now => Next::Again,
-                Held::ByOthers => Next::Over(self.release(BUSY_PAUSE, "a shared resource is held").await),
+                Held::ByOthers => Next::Over(
+                    self.release(self.deliverer.pause_while_busy(&self.claim.subject), "a shared resource is held")
+                        .await,
+                ),
             };
             if let Next::Over(ended) = next {
                 return Ok(ended);
@@ -166,7 +173,11 @@ impl<'d> Work<'d> {
             }
         }
         let messages: Vec<StoredMessage> = messages.into_values().collect();
-        Ok(self.deliverer.judge.reread(&messages).events)
+        let reread = self.deliverer.judge.reread(&messages);
+        match reread.parked.first() {
+            None => Ok(reread.events),
+            Some((_, code)) => Err(Stopped::Unfoldable(code)),
+        }
     }
 
     /// Resources that messages about other subjects may also change are written under their own lease.
@@ -274,6 +285,7 @@ impl<'d> Work<'d> {
             created_at: SystemTime::now(),
         };
         if !prepared.bundle.entries.is_empty() {
+            self.deliverer.store.renew(&self.claim, self.deliverer.lease(), SystemTime::now()).await?;
             let attempt_id = attempt.attempt_id.clone();
             self.deliverer.store.record_attempt(&self.claim, attempt).await?;
             self.deliverer.keep_bundle(&attempt_id, &text).await;
@@ -456,6 +468,7 @@ impl<'d> Work<'d> {
             info!(subject, resource = incomplete, code = "REQUIRED_MISSING", "held back until a message completes it");
         }
         info!(subject = self.claim.subject, messages = reread.events.len(), written, "delivered");
+        self.deliverer.succeeded(&self.claim.subject);
         self.learned.clear();
         self.attempt_id = None;
         Ok(())

@@ -52,6 +52,20 @@ pub async fn a_resend_is_skipped_with_its_own_answer<S: Store>(store: &S) {
     assert!(claim(store, 11).await.is_none(), "a resend is no work");
 }
 
+/// Row 11: the same content in a form that can't be taken (no MSH-10) is refused, and speaks for nothing.
+pub async fn a_refused_resend_speaks_for_nothing<S: Store>(store: &S) {
+    let first = arrival(5, "a");
+    store.accept(first.clone()).await.unwrap();
+    let mut refused = resent(&first, "refused");
+    keys(&mut refused).order_key = 3_u64.to_be_bytes().to_vec();
+    refused.disposition = Disposition::Reject("CONTROL_ID_MISSING");
+    let accepted = store.accept(refused.clone()).await.unwrap();
+    assert_eq!((accepted.verdict, accepted.ack), (Verdict::Rejected, refused.ack));
+    let held = claim(store, 6).await.unwrap();
+    assert_eq!(held.messages[0].raw.as_deref(), Some(first.raw.as_slice()));
+    assert_eq!(held.messages[0].order_key, 5_u64.to_be_bytes());
+}
+
 /// Row 2: the order key is the smallest over the receipts, and what was folded with a greater one is folded anew.
 pub async fn the_smallest_order_key_counts<S: Store>(store: &S) {
     let first = arrival(5, "a");

@@ -20,7 +20,7 @@ macro_rules! conformance {
     ($open:ident) => {
         $crate::conformance!($open; decisions: new_is_applied, same_bytes_get_the_same_answer,
             same_bytes_of_another_sender_are_a_resend, a_resend_is_skipped_with_its_own_answer,
-            the_smallest_order_key_counts, a_key_lowered_in_flight_stays_pending, restamped_content_is_applied_with_an_alert,
+            a_refused_resend_speaks_for_nothing, the_smallest_order_key_counts, a_key_lowered_in_flight_stays_pending, restamped_content_is_applied_with_an_alert,
             a_reused_control_id_is_flagged_once, a_correction_is_linked_to_the_first, older_than_the_newest_is_late,
             unreadable_bytes_are_kept, a_rejected_message_may_be_taken_later, a_parked_resend_gets_the_stored_answer,
             nothing_to_apply_without_a_subject, duplicates_at_once_are_one_message, many_callers_at_once,

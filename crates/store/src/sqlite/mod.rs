@@ -54,6 +54,8 @@ pub enum Synchronous {
 pub struct SqliteOptions {
     /// Must be `Full`; read back and checked at start.
     pub synchronous: Synchronous,
+    /// This process alone delivers from the file: whoever held leases before is gone, so they end now instead of running out.
+    pub serves_alone: bool,
     /// How long another process may hold the lock.
     pub busy_timeout: Duration,
     /// Jobs written in one transaction at most.
@@ -75,6 +77,7 @@ impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             synchronous: Synchronous::Full,
+            serves_alone: false,
             busy_timeout: Duration::from_secs(5),
             jobs_per_commit_max: 256,
             jobs_queued_max: 1024,
@@ -119,6 +122,9 @@ impl SqliteStore {
         check(&mut connection).await?;
         migrate::migrate(&mut connection, migrate::MIGRATIONS).await?;
         make_identity_key(&mut connection).await?;
+        if options.serves_alone {
+            end_leases(&mut connection).await?;
+        }
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
             .test_before_acquire(false)
@@ -187,6 +193,17 @@ async fn make_identity_key(connection: &mut SqliteConnection) -> Result<(), Open
         .execute(connection)
         .await
         .map_err(|e| fault(&e))?;
+    Ok(())
+}
+
+/// Ends every lease as if its holder had been overtaken: its epoch is over.
+async fn end_leases(connection: &mut SqliteConnection) -> Result<(), OpenError> {
+    sqlx::query(
+        "UPDATE subject SET owner = NULL, lease_until = NULL, next_at = 0, epoch = epoch + 1 WHERE owner IS NOT NULL",
+    )
+    .execute(connection)
+    .await
+    .map_err(|e| fault(&e))?;
     Ok(())
 }
 
