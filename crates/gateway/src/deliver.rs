@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use store::{Claim, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 use writer::{Backoff, Writer};
 
 use crate::config;
@@ -155,14 +155,22 @@ impl Deliverer {
 
     /// How long a subject waits after one more failure.
     fn pause_after_failure(&self, subject: &str, retry_after: Option<Duration>) -> Duration {
-        let backoff = Backoff {
-            first: Duration::from_millis(self.settings.retry_first_ms),
-            max: Duration::from_secs(self.settings.retry_max_s),
-        };
+        let first = Duration::from_millis(self.settings.retry_first_ms);
+        let max = Duration::from_secs(self.settings.retry_max_s);
+        self.next_pause(subject, Backoff { first, max }, retry_after)
+    }
+
+    /// How long a subject waits for a resource that another one holds: shortly at first, since a bundle is soon written.
+    fn pause_while_busy(&self, subject: &str) -> Duration {
+        self.next_pause(subject, Backoff { first: BUSY_PAUSE, max: BUSY_PAUSE_MAX }, Some(BUSY_PAUSE))
+    }
+
+    /// Counts one more vain try of a subject and says how long the next one waits.
+    fn next_pause(&self, subject: &str, backoff: Backoff, at_least: Option<Duration>) -> Duration {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(subject.to_owned()).or_default();
         *count = count.saturating_add(1);
-        backoff.delay(*count, retry_after, fastrand::f64())
+        backoff.delay(*count, at_least, fastrand::f64())
     }
 
     fn succeeded(&self, subject: &str) {
@@ -185,20 +193,6 @@ impl Deliverer {
         let total = self.writer.requests();
         let before = self.requests_counted.fetch_max(total, Ordering::Relaxed);
         self.metrics.fhir_requests.inc_by(total.saturating_sub(before));
-    }
-
-    /// How long a subject waits for a resource that another one holds: shortly at first, since a bundle is soon written.
-    fn pause_while_busy(&self, subject: &str) -> Duration {
-        let backoff = Backoff { first: BUSY_PAUSE, max: BUSY_PAUSE_MAX };
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(subject.to_owned()).or_default();
-        *count = count.saturating_add(1);
-        backoff.delay(*count, Some(BUSY_PAUSE), fastrand::f64())
-    }
-
-    /// Says once at start what the server can do.
-    pub fn announce(&self) {
-        info!(capabilities = %self.writer.capabilities(), "FHIR server");
     }
 }
 

@@ -238,7 +238,6 @@ impl Gateway {
             let Some(writer) = connect(writer_config, &metrics, &stop).await else { return };
             let owner = format!("{}-{}", std::process::id(), uuid::Uuid::now_v7().simple());
             let deliverer = Arc::new(Deliverer::new(store, writer, judge, metrics, settings, owner));
-            deliverer.announce();
             deliverer.run(stop).await;
         });
     }
